@@ -1,0 +1,120 @@
+// What a device must be able to do: whole layers, losses, optimizer updates and
+// copies. One Backend object belongs to one device and is used by that device's
+// thread alone. All pointers in argument structs are that device's memory.
+//
+// Results are a pure function of the arguments' bits: the same for any number
+// of threads, and a sequence's forward results do not depend on what it is
+// batched with. Sums over rows are cut into fixed blocks of kRowBlock and added
+// in order.
+//
+// Errors: InvalidArgument for shapes that contradict each other (a bug of the
+// caller, not of a user), Internal for a failing library. The data is not
+// validated: token ids and cu_seqlens must be in range.
+#ifndef RECURVE_KERNELS_BACKEND_H_
+#define RECURVE_KERNELS_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cell_args.h"
+#include "kernels/random.h"
+#include "kernels/tensor.h"
+
+namespace recurve {
+
+// Rows in one block of a weight-gradient product (docs/determinism.md).
+inline constexpr int64_t kRowBlock = 1024;
+// Alignment of device buffers and of views into an arena, in bytes.
+inline constexpr int64_t kAlignment = 64;
+
+// Multiplicative masks of dropout: each element is `scale` with probability
+// keep_probability, else 0. The value of an element depends on (key, sequence
+// index, channel) and, unless variational, on the position in the stream.
+struct MaskArgs {
+  RandomKey key;
+  float keep_probability = 1.0f;
+  float scale = 1.0f;
+  bool variational = true;  // mask is [B, C], else [N, C]
+  SequenceLayout layout;
+  int64_t first_sequence = 0;  // index in the call of layout's sequence 0
+  const int64_t* positions =
+      nullptr;  // [B] stream position of each first row; absent = 0
+  Matrix<float> mask;
+};
+
+enum class OptimizerKind { kSgd, kAdam, kAdamW };
+
+// One update of `count` contiguous parameters. Formulas: torch.optim.SGD (with
+// momentum, no dampening), Adam (L2 weight decay) and AdamW (decoupled).
+struct OptimizerArgs {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  int64_t count = 0;
+  float* parameters = nullptr;
+  const float* gradients = nullptr;
+  float* first_moment = nullptr;   // momentum buffer or m; absent for plain SGD
+  float* second_moment = nullptr;  // v; Adam and AdamW
+  float gradient_scale = 1.0f;  // 1 / total weight, times the clipping factor
+  float learning_rate = 0.0f;
+  float momentum = 0.0f;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float weight_decay = 0.0f;
+  int64_t step = 1;  // 1 at the first update
+};
+
+// Device memory, released on destruction.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual void* data() const = 0;  // aligned to kAlignment
+  virtual int64_t bytes() const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(
+      int64_t bytes) = 0;
+  virtual absl::Status Upload(void* device, const void* host,
+                              int64_t bytes) = 0;
+  virtual absl::Status Download(void* host, const void* device,
+                                int64_t bytes) = 0;
+  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status Zero(void* data, int64_t bytes) = 0;
+
+  virtual absl::Status SruForward(const SruForwardArgs<float>& args) = 0;
+  virtual absl::Status SruBackward(const SruBackwardArgs<float>& args) = 0;
+  virtual absl::Status QrnnForward(const QrnnForwardArgs<float>& args) = 0;
+  virtual absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args) = 0;
+  virtual absl::Status LinearForward(const LinearForwardArgs<float>& args) = 0;
+  virtual absl::Status LinearBackward(
+      const LinearBackwardArgs<float>& args) = 0;
+  virtual absl::Status EmbeddingForward(
+      const EmbeddingForwardArgs<float>& args) = 0;
+  virtual absl::Status EmbeddingBackward(
+      const EmbeddingBackwardArgs<float>& args) = 0;
+  virtual absl::Status PoolForward(const PoolArgs<float>& args) = 0;
+  virtual absl::Status PoolBackward(const PoolArgs<float>& args) = 0;
+  virtual absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) = 0;
+  virtual absl::Status SquaredError(const SquaredErrorArgs<float>& args) = 0;
+  // Softmax of each row, in place.
+  virtual absl::Status Softmax(Matrix<float> logits) = 0;
+
+  virtual absl::Status FillMask(const MaskArgs& args) = 0;
+  // x[i] *= mask[i], both [rows, cols].
+  virtual absl::Status Multiply(Matrix<float> x, Matrix<const float> mask) = 0;
+  // to[i] += from[i].
+  virtual absl::Status Add(float* to, const float* from, int64_t count) = 0;
+  // Sum of squares in double, over fixed blocks added in order.
+  virtual absl::StatusOr<double> SumOfSquares(const float* data,
+                                              int64_t count) = 0;
+  virtual absl::Status Update(const OptimizerArgs& args) = 0;
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_KERNELS_BACKEND_H_

@@ -1,0 +1,53 @@
+// Views of device memory. Everything is row-major, the last dimension
+// contiguous; nothing here owns memory.
+//
+// Shape letters used in all headers of kernels/ and engine/:
+//   T time steps, B sequences in a batch, N rows of a packed batch (the sum of
+//   the lengths), I input size, H hidden size per direction, D directions (1 or
+//   2), C = D*H channels, K gate groups of a projection, V vocabulary.
+#ifndef RECURVE_KERNELS_TENSOR_H_
+#define RECURVE_KERNELS_TENSOR_H_
+
+#include <cstdint>
+
+namespace recurve {
+
+// A rows x cols matrix whose row r starts at data + r * stride. A null data
+// pointer means "absent" wherever an argument is optional.
+template <typename T>
+struct Matrix {
+  T* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  Matrix() = default;
+  Matrix(T* data, int64_t rows, int64_t cols)
+      : data(data), rows(rows), cols(cols), stride(cols) {}
+  Matrix(T* data, int64_t rows, int64_t cols, int64_t stride)
+      : data(data), rows(rows), cols(cols), stride(stride) {}
+  // A matrix may be read where a matrix of constants is asked for.
+  operator Matrix<const T>() const { return {data, rows, cols, stride}; }
+
+  explicit operator bool() const { return data != nullptr; }
+  T* row(int64_t r) const { return data + r * stride; }
+  Matrix columns(int64_t begin, int64_t count) const {
+    return {data + begin, rows, count, stride};
+  }
+  Matrix row_range(int64_t begin, int64_t count) const {
+    return {data + begin * stride, count, cols, stride};
+  }
+};
+
+// A packed batch's cut into sequences: sequence b owns rows
+// [cu_seqlens[b], cu_seqlens[b + 1]), time ascending. Zero-length sequences are
+// allowed: their state passes through.
+struct SequenceLayout {
+  int64_t num_sequences = 0;            // B
+  int64_t num_rows = 0;                 // N = cu_seqlens[B]
+  const int64_t* cu_seqlens = nullptr;  // [B + 1], starts at 0, never descends
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_KERNELS_TENSOR_H_
