@@ -1,0 +1,110 @@
+// Runs a model's forward and backward pass on one device: its arena, and the
+// views into it. Belongs to that device's thread.
+#ifndef RECURVE_ENGINE_MODEL_EXECUTOR_H_
+#define RECURVE_ENGINE_MODEL_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/model/model.h"
+#include "engine/model/sequence_batch.h"
+#include "kernels/backend.h"
+
+namespace recurve {
+
+enum class Mode {
+  kInference,  // no dropout, nothing kept for backward
+  kGradients,  // no dropout, backward may follow
+  kTraining,   // dropout and zoneout drawn, backward may follow
+};
+
+// Keys of this call's random numbers (DESIGN invariant 3).
+struct RandomContext {
+  uint64_t seed = 0;
+  uint64_t step = 0;           // optimizer step the batch belongs to
+  uint32_t accumulation = 0;   // which batch of that step
+  int64_t first_sequence = 0;  // index in the call of the batch's sequence 0
+  absl::Span<const int64_t>
+      positions;  // [B] stream position of each first row; empty = 0
+};
+
+// Masks given instead of drawn, per layer, host memory, empty = none: for
+// comparing with recorded runs of the libraries (kTraining only).
+struct LayerMasks {
+  std::vector<float> cell;     // SRU m_c [B, C]
+  std::vector<float> input;    // SRU m_in [B, I]
+  std::vector<float> zoneout;  // QRNN [N, C]
+  std::vector<float> dropout;  // QRNN between layers [N, C]
+};
+
+struct ForwardArgs {
+  const SequenceBatch* batch = nullptr;  // checked by Model::CheckBatch
+  absl::Span<const float> state;         // host [B, state_size]; empty = zeros
+  Mode mode = Mode::kInference;
+  RandomContext random;
+  const std::vector<LayerMasks>* masks = nullptr;  // one a layer
+};
+
+// Device memory, valid until the executor's next Forward.
+struct ForwardResult {
+  Matrix<float> output;  // [R, O]; logits of the linear output if there is one
+  Matrix<float> hidden;  // [N, C] rows of the last layer
+  Matrix<float> state;   // [B, state_size] after the batch
+};
+
+struct LossResult {
+  double loss = 0;     // sum over rows of weight * loss, in row order
+  double weight = 0;   // sum of the weights of rows that count
+  double correct = 0;  // weight of rows whose arg-max is right (cross-entropy)
+};
+
+struct BackwardArgs {
+  // Gradient on output, device [R, O]; absent: what Loss left there.
+  Matrix<const float> doutput;
+  absl::Span<const float>
+      dstate;  // host [B, state_size], on the state after; empty = zeros
+  float* gradients =
+      nullptr;  // device, parameters().buffer_size(), overwritten
+  // Wanted gradients, host; null = not wanted.
+  std::vector<float>* dfeatures = nullptr;  // [N, I]
+  std::vector<float>* dstate_in = nullptr;  // [B, state_size]
+};
+
+class Executor {
+ public:
+  // `parameters` is device memory of model->parameters().buffer_size() floats
+  // that outlives the executor; it is read at each Forward and Backward.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(
+      std::shared_ptr<const Model> model, Backend& backend,
+      const float* parameters);
+  ~Executor();
+
+  // Bytes of the arena for a batch of this shape: a closed formula, what
+  // Forward and Backward really use.
+  static int64_t ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
+                            int64_t num_sequences);
+
+  // The arena grows to the largest batch seen; it is one allocation. Afterwards
+  // nothing is allocated on the device.
+  absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
+  // Of the last Forward. With `want_gradient` the output is overwritten by its
+  // gradient: the derivative of the loss sum, not divided by anything.
+  absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
+  // Of the last Forward, once.
+  absl::Status Backward(const BackwardArgs& args);
+
+  const Model& model() const;
+
+ private:
+  class Impl;
+  explicit Executor(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_MODEL_EXECUTOR_H_
