@@ -1,0 +1,28 @@
+// NumPy's .npy files, versions 1 to 3, in C order. Safe on hostile bytes: the
+// header is parsed, never evaluated, and object arrays (pickles) are refused.
+#ifndef RECURVE_ENGINE_TRAIN_NPY_H_
+#define RECURVE_ENGINE_TRAIN_NPY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/model/safetensors.h"
+
+namespace recurve {
+
+// The array in `bytes`, which must outlive it. Types are little-endian
+// booleans, integers and floats of 1 to 8 bytes ('|b1', '|u1', '<i4', '<f8',
+// ...). InvalidArgument says what is wrong (type, Fortran order, a shape that
+// overflows, bytes after the end), DataLoss that the bytes end early.
+absl::StatusOr<TensorView> ParseNpy(absl::Span<const uint8_t> bytes);
+
+// A '<f4' file, version 1.0.
+std::string SerializeNpy(absl::Span<const int64_t> shape,
+                         absl::Span<const float> values);
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_TRAIN_NPY_H_
