@@ -1,0 +1,83 @@
+// A training job as a record: its state, its numbers, its events.
+#ifndef RECURVE_ENGINE_TRAIN_JOB_H_
+#define RECURVE_ENGINE_TRAIN_JOB_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/train/trainer.h"
+#include "proto/recurve/v1/training_config.pb.h"
+
+namespace recurve {
+
+// The numbers are the wire's and the disk's.
+enum class JobState {
+  kQueued = 1,
+  kValidating = 2,
+  kRunning = 3,
+  kPausing = 4,
+  kPaused = 5,
+  kCancelling = 6,
+  kCancelled = 7,
+  kSucceeded = 8,
+  kFailed = 9,
+};
+
+// All states, for loops over them.
+inline constexpr JobState kJobStates[] = {
+    JobState::kQueued,    JobState::kValidating, JobState::kRunning,
+    JobState::kPausing,   JobState::kPaused,     JobState::kCancelling,
+    JobState::kCancelled, JobState::kSucceeded,  JobState::kFailed,
+};
+
+absl::string_view JobStateName(JobState state);
+// Ended jobs never change again.
+bool HasEnded(JobState state);
+// The one table of transitions. A state is never its own successor.
+bool MayFollow(JobState from, JobState to);
+
+struct Job {
+  std::string id;  // without "jobs/"
+  v1::TrainSpec spec;
+  JobState state = JobState::kQueued;
+  std::string cause;  // why it is in that state, for people
+  absl::Time create_time;
+  std::optional<absl::Time> start_time;  // of VALIDATING
+  std::optional<absl::Time> end_time;
+  int64_t step = 0;
+  int64_t max_steps = 0;  // 0 = not known
+  double loss = 0;        // of the last report
+  std::optional<double> held_out_loss;
+  std::string model_version;        // models/NAME/versions/N, once published
+  std::vector<DeviceTime> devices;  // totals, in device order
+};
+
+struct JobMetrics {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  double loss = 0;  // weighted mean since the last report
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  double rows_per_second = 0;  // since the last report
+  double seconds = 0;          // since the start
+  double fraction_done = 0;    // 0 to 1
+};
+
+struct JobWarning {
+  std::string text;
+};
+
+struct JobEvent {
+  int64_t number = 0;  // 0, 1, 2, ... of its job, without gaps
+  absl::Time time;
+  std::variant<Job, JobMetrics, JobWarning> what;  // Job: as it then was
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_TRAIN_JOB_H_

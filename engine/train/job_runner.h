@@ -1,0 +1,66 @@
+// Runs training jobs: a bounded queue, a few at once, each on its own thread,
+// all on the one pool of devices.
+#ifndef RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
+#define RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/schedule/device.h"
+#include "engine/train/dataset_store.h"
+#include "engine/train/job_store.h"
+#include "engine/train/training_run.h"
+#include "proto/recurve/v1/training_config.pb.h"
+
+namespace recurve {
+
+// Mean loss in nats of predicting each next token of `tokens`, read as one
+// sequence in chunks with state carried. Cancelled once `cancelled` is true.
+using HeldOutEvaluator = std::function<absl::StatusOr<double>(
+    const TrainableModel& model, absl::Span<const int32_t> tokens,
+    const std::atomic<bool>& cancelled)>;
+
+// Thread-safe. A job that goes wrong ends as FAILED with its cause; it never
+// harms the process or another job.
+class JobRunner {
+ public:
+  struct Options {
+    int max_running = 1;
+    int max_queued = 1000;
+  };
+
+  // All that is passed in outlives the runner.
+  JobRunner(const Options& options, DevicePool& devices, JobStore& jobs,
+            const DatasetStore& datasets, ModelExchange& models,
+            HeldOutEvaluator evaluate);
+  ~JobRunner();  // Shutdown
+
+  // Returns once the job is kept. InvalidArgument for a spec that can be seen
+  // to be wrong at once, ResourceExhausted for a full queue, Unavailable after
+  // Shutdown; otherwise as JobStore::Create.
+  absl::StatusOr<Job> Submit(const v1::TrainSpec& spec,
+                             absl::string_view job_id,
+                             absl::string_view request_id);
+
+  // A queued job is CANCELLED at once; a running one is CANCELLING and stops at
+  // its next micro-batch; an ended one stays as it is. Returns the job as it
+  // then is.
+  absl::StatusOr<Job> Cancel(absl::string_view job_id);
+
+  // Refuses new jobs, cancels all that are queued or run ("server shut down")
+  // and waits for them.
+  void Shutdown();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
