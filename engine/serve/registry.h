@@ -23,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/base/resource_id.h"
 #include "engine/model/model.h"
 
 namespace recurve {
@@ -98,9 +99,6 @@ class Registry {
   static absl::StatusOr<std::unique_ptr<Registry>> Open(
       const std::string& data_dir);
   ~Registry();
-
-  // [a-z0-9] then [a-z0-9._-], 63 characters at most; else InvalidArgument.
-  static absl::Status CheckId(absl::string_view what, absl::string_view id);
 
   // Version 1 of a model that is not there yet, else AlreadyExists.
   absl::StatusOr<ModelHandle> Create(const std::string& model_id,

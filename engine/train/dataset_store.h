@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "engine/base/resource_id.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {
@@ -84,10 +85,6 @@ class DatasetStore {
   explicit DatasetStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// [a-z0-9] then [a-z0-9._-], at most 63 in all; InvalidArgument says so. `what`
-// names the field in the message.
-absl::Status CheckResourceId(absl::string_view id, absl::string_view what);
 
 }  // namespace recurve
 
