@@ -7,9 +7,10 @@
         deps = ["//engine/model:safetensors"],
     )
 
-`bazel test` replays the corpus; with --config=fuzz the same target is a
-libFuzzer binary: bazel run --config=fuzz //tests/fuzz:safetensors_fuzz --
--max_total_time=60 DIR. Needs clang and libclang-rt-14-dev.
+`bazel test` replays the corpus, each file once. To look for new inputs:
+
+    bazel build --config=fuzz //tests/fuzz:safetensors_fuzz
+    bazel-bin/tests/fuzz/safetensors_fuzz -max_total_time=60 DIR
 """
 
 def fuzz_test(name, srcs, corpus, deps = [], **kwargs):

@@ -5,6 +5,7 @@
         modules = {"grpc++": ["grpc++"]},         # target -> pkg-config modules
         linkopts = {"grpc++_reflection": ["-l…"]}, # target -> flags, for what has no .pc file
         defines = {},                              # target -> preprocessor definitions
+        deps = [],                                 # of every target
     )
 
 makes @grpc//:grpc++ and @grpc//:grpc++_reflection. Headers lie in /usr/include,
@@ -41,10 +42,11 @@ def _pkg_config_impl(ctx):
         linkopts = ctx.attr.linkopts.get(target, []) + linkopts
         if linkopts:
             linkopts = ["-Wl,--push-state,--as-needed"] + linkopts + ["-Wl,--pop-state"]
-        build.append("cc_library(name = %r, defines = %r, linkopts = %r)" % (
+        build.append("cc_library(name = %r, defines = %r, linkopts = %r, deps = %r)" % (
             target,
             defines + ctx.attr.defines.get(target, []),
             linkopts,
+            ctx.attr.deps,
         ))
     ctx.file("BUILD.bazel", "\n".join(build) + "\n")
 
@@ -54,6 +56,7 @@ pkg_config = repository_rule(
         "modules": attr.string_list_dict(doc = "target -> pkg-config modules"),
         "linkopts": attr.string_list_dict(doc = "target -> further linker flags"),
         "defines": attr.string_list_dict(doc = "target -> further definitions"),
+        "deps": attr.string_list(doc = "labels that every target depends on"),
     },
     configure = True,
     local = True,
