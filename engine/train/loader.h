@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,9 +63,6 @@ class Loader {
   explicit Loader(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// 0 .. count - 1 in the order of this epoch.
-std::vector<int64_t> Permutation(int64_t count, uint64_t seed, int64_t epoch);
 
 }  // namespace recurve
 

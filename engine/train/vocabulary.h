@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/recurve/v1/training_config.pb.h"
@@ -31,17 +31,17 @@ class Vocabulary {
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   // -1 if there is none.
   int32_t Find(absl::string_view token) const;
-  // Bytes of the longest token.
-  int64_t longest() const { return longest_; }
+  // The longest token that `text` begins with; -1 if none does.
+  int32_t LongestMatch(absl::string_view text) const;
 
   std::string ToJson() const;
 
  private:
   Vocabulary() = default;
+  absl::Status Sort();
 
   std::vector<std::string> tokens_;
-  absl::flat_hash_map<std::string, int32_t> ids_;
-  int64_t longest_ = 0;
+  std::vector<int32_t> sorted_;  // ids by their tokens' bytes, "" left out
 };
 
 // CHARACTERS: each code point must be in the vocabulary. VOCABULARY: at each
