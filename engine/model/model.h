@@ -63,9 +63,10 @@ class Model {
   int64_t vocabulary_size() const;  // 0 for feature models
   int64_t feature_size() const;     // 0 for token models
   int64_t hidden_channels() const;  // C of the last layer
-  int64_t output_size() const;  // columns of the output: linear.size, else C
-  bool pools() const;           // outputs are [B, O], else [N, O]
-  bool bidirectional() const;   // any layer is: no streaming state
+  int64_t output_size() const;   // columns of the output: linear.size, else C
+  bool pools() const;            // outputs are [B, O], else [N, O]
+  int32_t ignore_index() const;  // targets of this class count nothing
+  bool bidirectional() const;    // any layer is: no streaming state
   // Floats of recurrent state a sequence; counted for bidirectional models too,
   // whose state the service does not show.
   int64_t state_size() const { return state_size_; }

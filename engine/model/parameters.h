@@ -13,18 +13,22 @@
 namespace recurve {
 
 // Names, with b counting blocks and l the layers of a block:
-//   embedding.weight                        [V, E]
-//   blocks.b.input_to_hidden.weight         [C, I]  (y = x W^T)
-//   blocks.b.layers.l.projection_in         [I, P]
-//   blocks.b.layers.l.projection            SRU [P or I, D*K*H], QRNN
-//   [window*I, D*G*H] blocks.b.layers.l.projection_bias       [1, D*K*H] SRU's
-//   custom transforms blocks.b.layers.l.weight_c              [2, C]       v_f,
-//   v_r; frozen under v1 blocks.b.layers.l.bias                  SRU [2, C],
-//   QRNN [1, D*G*H] blocks.b.layers.l.scale_x               [1, 1]       never
-//   trained blocks.b.layers.l.layer_norm.weight     [1, I or C]
-//   blocks.b.layers.l.layer_norm.bias       [1, I or C]
-//   output.weight                           [O, C]       absent if tied
-//   output.bias                             [1, O]
+//
+//   embedding.weight                     [V, E]
+//   blocks.b.input_to_hidden.weight      [C, I], y = x W^T
+//   blocks.b.layers.l.projection_in      [I, P]
+//   blocks.b.layers.l.projection         SRU [P or I, D*K*H],
+//                                        QRNN [window*I, D*G*H]
+//   blocks.b.layers.l.projection_bias    [1, D*K*H], SRU's custom transforms;
+//                                        0 for the groups v_f and v_r
+//   blocks.b.layers.l.weight_c           [2, C], v_f then v_r; frozen under v1
+//   blocks.b.layers.l.bias               SRU [2, C], QRNN [1, D*G*H]
+//   blocks.b.layers.l.scale_x            [1, 1], every SRU layer; never trained
+//   blocks.b.layers.l.layer_norm.weight  [1, I or C]
+//   blocks.b.layers.l.layer_norm.bias    [1, I or C]
+//   output.weight                        [O, C], absent if tied
+//   output.bias                          [1, O]
+//
 // Column orders are those of kernels/cell_args.h.
 struct Parameter {
   std::string name;
@@ -56,6 +60,10 @@ class ParameterLayout {
   std::vector<Parameter> parameters_;
   int64_t buffer_size_ = 0;
 };
+
+// "blocks.0.layers.1.weight_c" for field `weight_c`.
+std::string LayerParameterName(int64_t block, int64_t layer,
+                               absl::string_view field);
 
 // The view of `parameter` in a buffer of this layout.
 inline Matrix<float> View(float* buffer, const Parameter& parameter) {

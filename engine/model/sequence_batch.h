@@ -3,7 +3,10 @@
 #define RECURVE_ENGINE_MODEL_SEQUENCE_BATCH_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "absl/status/status.h"
 
 namespace recurve {
 
@@ -26,6 +29,14 @@ struct Targets {
   std::vector<float> values;     // [R, O], squared error
   std::vector<float> weights;    // [R]; empty = all 1
 };
+
+// InvalidArgument for offsets that do not start at 0, that descend, that name
+// no sequence, or, unless allowed, that name an empty one.
+absl::Status CheckOffsets(const SequenceBatch& batch,
+                          bool allow_empty_sequences);
+
+// "sequence 2, step 5": where a row of a batch stands, for messages.
+std::string RowPlace(const SequenceBatch& batch, int64_t row);
 
 }  // namespace recurve
 
