@@ -1,0 +1,114 @@
+#include "engine/schedule/device_spec.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace recurve {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseDevices, ReadsThreadsAndMemoryInOrder) {
+  const auto specs = ParseDevices("cpu:1,cpu:16:memory=2GiB,cpu:1024");
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  ASSERT_EQ(specs->size(), 3u);
+  EXPECT_EQ((*specs)[0].threads, 1);
+  EXPECT_EQ((*specs)[0].memory_bytes, 0);
+  EXPECT_EQ((*specs)[1].text, "cpu:16:memory=2GiB");
+  EXPECT_EQ((*specs)[1].threads, 16);
+  EXPECT_EQ((*specs)[1].memory_bytes, int64_t{2} << 30);
+  EXPECT_EQ((*specs)[2].threads, 1024);
+}
+
+TEST(ParseDevices, EmptyMeansOneDeviceWithAllCores) {
+  const auto specs = ParseDevices("");
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  ASSERT_EQ(specs->size(), 1u);
+  EXPECT_GE((*specs)[0].threads, 1);
+  EXPECT_EQ((*specs)[0].text, "cpu:" + std::to_string((*specs)[0].threads));
+}
+
+TEST(ParseDevices, KnowsBinaryAndDecimalUnits) {
+  const struct {
+    const char* size;
+    int64_t bytes;
+  } kCases[] = {
+      {"1", 1},
+      {"65536", 65536},
+      {"3KiB", 3 * 1024},
+      {"3KB", 3000},
+      {"5MiB", 5 * 1024 * 1024},
+      {"5MB", 5'000'000},
+      {"7GB", 7'000'000'000},
+      {"1TiB", int64_t{1} << 40},
+      {"2TB", 2'000'000'000'000},
+  };
+  for (const auto& [size, bytes] : kCases) {
+    const auto specs = ParseDevices(std::string("cpu:1:memory=") + size);
+    ASSERT_TRUE(specs.ok()) << specs.status();
+    EXPECT_EQ((*specs)[0].memory_bytes, bytes) << size;
+  }
+}
+
+TEST(ParseDevices, RefusesWhatIsNotADevice) {
+  for (const char* entry : {"cpu",
+                            "cpu:",
+                            "cpu:0",
+                            "cpu:-1",
+                            "cpu:+1",
+                            "cpu: 1",
+                            "cpu:1025",
+                            "cpu:1.5",
+                            "cpu:99999999999999999999",
+                            "gpu:1",
+                            "CPU:1",
+                            "cpu:1:",
+                            "cpu:1:2",
+                            "cpu:1:memory",
+                            "cpu:1:memory=",
+                            "cpu:1:memory=0",
+                            "cpu:1:memory=-1GiB",
+                            "cpu:1:memory=1.5GiB",
+                            "cpu:1:memory=GiB",
+                            "cpu:1:memory=1XB",
+                            "cpu:1:memory=9999999TiB",
+                            "cpu:1:memory=1GiB:x"}) {
+    const auto specs = ParseDevices(entry);
+    EXPECT_EQ(specs.status().code(), absl::StatusCode::kInvalidArgument)
+        << entry;
+    EXPECT_THAT(std::string(specs.status().message()),
+                HasSubstr(std::string("\"") + entry + "\""));
+  }
+}
+
+TEST(ParseDevices, NamesTheBadEntryAmongGoodOnes) {
+  for (const char* flag : {"cpu:1,", ",cpu:1", "cpu:1,,cpu:1"}) {
+    EXPECT_THAT(std::string(ParseDevices(flag).status().message()),
+                HasSubstr("device \"\""))
+        << flag;
+  }
+  EXPECT_THAT(std::string(ParseDevices("cpu:1,cpu:x").status().message()),
+              HasSubstr("device \"cpu:x\": the number of threads is \"x\", "
+                        "not 1 to 1024"));
+}
+
+TEST(ParseDevices, SaysThatCudaIsNotInThisBuild) {
+  const auto specs = ParseDevices("cpu:1,cuda:0");
+  EXPECT_EQ(specs.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(specs.status().message()),
+              HasSubstr("device \"cuda:0\": this build has no CUDA"));
+}
+
+TEST(ParseDevices, LimitsTheNumberOfDevices) {
+  const std::vector<std::string> most(kMaxDevices, "cpu:1");
+  EXPECT_TRUE(ParseDevices(absl::StrJoin(most, ",")).ok());
+  EXPECT_EQ(ParseDevices(absl::StrJoin(most, ",") + ",cpu:1").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace recurve

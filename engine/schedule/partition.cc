@@ -1,0 +1,83 @@
+#include "engine/schedule/partition.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+namespace recurve {
+namespace {
+
+// Whether devices d, d + 1, ... can take one each of the micro-batches from
+// `first` on, within their capacities time * speed.
+bool FitOneEach(absl::Span<const int64_t> rows, int64_t first,
+                absl::Span<const int64_t> speeds, int64_t device,
+                int64_t time) {
+  const int64_t count = static_cast<int64_t>(rows.size()) - first;
+  if (count > static_cast<int64_t>(speeds.size()) - device) return false;
+  for (int64_t i = 0; i < count; ++i) {
+    if (rows[first + i] > time * speeds[device + i]) return false;
+  }
+  return true;
+}
+
+// Fills the devices one after another up to time * speed rows each, which is
+// possible whenever any assignment keeps within them. The last range ends
+// before rows.size() if it is not.
+std::vector<Range> Fill(absl::Span<const int64_t> rows,
+                        absl::Span<const int64_t> speeds, int64_t time) {
+  const int64_t num_rows = static_cast<int64_t>(rows.size());
+  std::vector<Range> ranges;
+  ranges.reserve(speeds.size());
+  int64_t next = 0;
+  for (size_t d = 0; d < speeds.size(); ++d) {
+    const int64_t begin = next, capacity = time * speeds[d];
+    int64_t load = 0;
+    while (next < num_rows && load + rows[next] <= capacity) {
+      // Leave the last ones to devices that would otherwise idle.
+      if (next > begin && FitOneEach(rows, next, speeds, d + 1, time)) break;
+      load += rows[next++];
+    }
+    ranges.push_back({begin, next});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::vector<Range> PartitionMicroBatches(absl::Span<const int64_t> cu_seqlens,
+                                         int64_t micro_batch_rows) {
+  assert(micro_batch_rows > 0);
+  const int64_t num_sequences = static_cast<int64_t>(cu_seqlens.size()) - 1;
+  std::vector<Range> ranges;
+  for (int64_t begin = 0; begin < num_sequences;) {
+    int64_t end = begin + 1;
+    while (end < num_sequences &&
+           cu_seqlens[end + 1] - cu_seqlens[begin] <= micro_batch_rows) {
+      ++end;
+    }
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+std::vector<Range> AssignMicroBatches(absl::Span<const int64_t> rows,
+                                      absl::Span<const int64_t> speeds) {
+  assert(!speeds.empty() &&
+         *std::min_element(speeds.begin(), speeds.end()) >= 1);
+  const int64_t count = static_cast<int64_t>(rows.size());
+  // The smallest time in which all is taken; the first device alone can take
+  // everything in the largest.
+  int64_t low = 0, high = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (Fill(rows, speeds, middle).back().end == count) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return Fill(rows, speeds, low);
+}
+
+}  // namespace recurve

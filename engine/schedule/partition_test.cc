@@ -1,0 +1,165 @@
+#include "engine/schedule/partition.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace recurve {
+
+void PrintTo(const Range& range, std::ostream* out) {
+  *out << "[" << range.begin << ", " << range.end << ")";
+}
+
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<int64_t> CuSeqlens(const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> cu_seqlens = {0};
+  for (int64_t length : lengths) {
+    cu_seqlens.push_back(cu_seqlens.back() + length);
+  }
+  return cu_seqlens;
+}
+
+std::vector<int64_t> RandomNumbers(std::mt19937& random, int count, int least,
+                                   int most) {
+  std::uniform_int_distribution<int64_t> draw(least, most);
+  std::vector<int64_t> numbers(count);
+  for (int64_t& number : numbers) number = draw(random);
+  return numbers;
+}
+
+TEST(PartitionMicroBatches, TakesSequencesInOrderUpToTheLimit) {
+  EXPECT_THAT(PartitionMicroBatches(CuSeqlens({4, 3, 3, 5, 6}), 10),
+              ElementsAre(Range{0, 3}, Range{3, 4}, Range{4, 5}));
+}
+
+TEST(PartitionMicroBatches, LongSequenceIsAlone) {
+  EXPECT_THAT(PartitionMicroBatches(CuSeqlens({1, 11, 1, 25, 10}), 10),
+              ElementsAre(Range{0, 1}, Range{1, 2}, Range{2, 3}, Range{3, 4},
+                          Range{4, 5}));
+}
+
+TEST(PartitionMicroBatches, NoSequencesGiveNoMicroBatches) {
+  EXPECT_THAT(PartitionMicroBatches(CuSeqlens({}), 10), IsEmpty());
+}
+
+TEST(PartitionMicroBatches, CoversGreedilyWithinTheLimit) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 500; ++round) {
+    const auto lengths = RandomNumbers(random, 1 + round % 40, 0, 30);
+    const auto cu_seqlens = CuSeqlens(lengths);
+    const int64_t limit = 1 + round % 50;
+    int64_t next = 0;
+    for (const Range range : PartitionMicroBatches(cu_seqlens, limit)) {
+      ASSERT_EQ(range.begin, next);
+      ASSERT_LT(range.begin, range.end);
+      if (range.size() > 1) {
+        ASSERT_LE(cu_seqlens[range.end] - cu_seqlens[range.begin], limit);
+      }
+      if (range.end < static_cast<int64_t>(lengths.size())) {
+        ASSERT_GT(cu_seqlens[range.end + 1] - cu_seqlens[range.begin], limit);
+      }
+      next = range.end;
+    }
+    ASSERT_EQ(next, static_cast<int64_t>(lengths.size()));
+  }
+}
+
+TEST(AssignMicroBatches, BalancesRows) {
+  EXPECT_THAT(AssignMicroBatches({5000, 1000, 1000, 1000, 1000, 1000}, {1, 1}),
+              ElementsAre(Range{0, 1}, Range{1, 6}));
+  EXPECT_THAT(AssignMicroBatches({1, 1, 1, 1}, {1, 1, 1}),
+              ElementsAre(Range{0, 2}, Range{2, 3}, Range{3, 4}));
+  EXPECT_THAT(AssignMicroBatches({6, 6, 6}, {2, 1}),
+              ElementsAre(Range{0, 2}, Range{2, 3}));
+}
+
+TEST(AssignMicroBatches, SomeDevicesGetNoneWhenThereAreTooFew) {
+  EXPECT_THAT(AssignMicroBatches({7, 9}, {1, 1, 1, 1}),
+              ElementsAre(Range{0, 1}, Range{1, 2}, Range{2, 2}, Range{2, 2}));
+  EXPECT_THAT(AssignMicroBatches({}, {1, 1}),
+              ElementsAre(Range{0, 0}, Range{0, 0}));
+}
+
+TEST(AssignMicroBatches, MicroBatchesWithoutRowsAreAssignedToo) {
+  const auto ranges = AssignMicroBatches({0, 0, 3, 0}, {1, 1});
+  EXPECT_EQ(ranges.front().begin, 0);
+  EXPECT_EQ(ranges.front().end, ranges.back().begin);
+  EXPECT_EQ(ranges.back().end, 4);
+}
+
+// The smallest reachable maximum of rows / speed, by trying every cut.
+double BestTime(absl::Span<const int64_t> rows,
+                absl::Span<const int64_t> speeds) {
+  if (speeds.empty()) {
+    return rows.empty() ? 0 : std::numeric_limits<double>::infinity();
+  }
+  double best = std::numeric_limits<double>::infinity();
+  int64_t load = 0;
+  for (size_t taken = 0; taken <= rows.size(); ++taken) {
+    if (taken > 0) load += rows[taken - 1];
+    best = std::min(
+        best,
+        std::max(static_cast<double>(load) / static_cast<double>(speeds[0]),
+                 BestTime(rows.subspan(taken), speeds.subspan(1))));
+  }
+  return best;
+}
+
+double Time(const std::vector<int64_t>& rows,
+            const std::vector<int64_t>& speeds,
+            const std::vector<Range>& ranges) {
+  double time = 0;
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    int64_t load = 0;
+    for (int64_t i = ranges[d].begin; i < ranges[d].end; ++i) load += rows[i];
+    time = std::max(time,
+                    static_cast<double>(load) / static_cast<double>(speeds[d]));
+  }
+  return time;
+}
+
+TEST(AssignMicroBatches, IsBestOfAllContiguousAssignments) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 400; ++round) {
+    const auto rows = RandomNumbers(random, round % 11, 0, 20);
+    std::vector<int64_t> speeds(1 + round % 4, 1);
+    const auto ranges = AssignMicroBatches(rows, speeds);
+    ASSERT_EQ(Time(rows, speeds, ranges), BestTime(rows, speeds));
+    speeds = RandomNumbers(random, 1 + round % 4, 1, 8);
+    // The search is over whole units of time.
+    ASSERT_LT(Time(rows, speeds, AssignMicroBatches(rows, speeds)),
+              BestTime(rows, speeds) + 1);
+  }
+}
+
+TEST(AssignMicroBatches, CoversInOrderAndNobodyIdlesNeedlessly) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 500; ++round) {
+    const auto rows = RandomNumbers(random, 1 + round % 40, 1, 1000);
+    const std::vector<int64_t> speeds(1 + round % 8, 1);
+    int64_t next = 0;
+    const auto ranges = AssignMicroBatches(rows, speeds);
+    ASSERT_EQ(ranges.size(), speeds.size());
+    for (const Range range : ranges) {
+      ASSERT_EQ(range.begin, next);
+      ASSERT_LE(range.begin, range.end);
+      if (rows.size() >= speeds.size()) {
+        ASSERT_FALSE(range.empty());
+      }
+      next = range.end;
+    }
+    ASSERT_EQ(next, static_cast<int64_t>(rows.size()));
+  }
+}
+
+}  // namespace
+}  // namespace recurve
