@@ -3,13 +3,6 @@
 namespace recurve {
 namespace {
 
-// Multipliers and key increments of Philox4x32 (docs/determinism.md).
-constexpr uint32_t kMultiplier0 = 0xD2511F53;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kKeyStep0 = 0x9E3779B9;
-constexpr uint32_t kKeyStep1 = 0xBB67AE85;
-constexpr int kRounds = 10;
-
 uint32_t Low(uint64_t x) { return static_cast<uint32_t>(x); }
 uint32_t High(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 
@@ -18,15 +11,15 @@ uint32_t High(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 RandomBlock Philox(RandomBlock counter, std::array<uint32_t, 2> key) {
   auto [x0, x1, x2, x3] = counter;
   auto [k0, k1] = key;
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t p0 = uint64_t{kMultiplier0} * x0;
-    const uint64_t p1 = uint64_t{kMultiplier1} * x2;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t p0 = uint64_t{kPhiloxMultipliers[0]} * x0;
+    const uint64_t p1 = uint64_t{kPhiloxMultipliers[1]} * x2;
     x0 = High(p1) ^ x1 ^ k0;
     x1 = Low(p1);
     x2 = High(p0) ^ x3 ^ k1;
     x3 = Low(p0);
-    k0 += kKeyStep0;
-    k1 += kKeyStep1;
+    k0 += kPhiloxKeySteps[0];
+    k1 += kPhiloxKeySteps[1];
   }
   return {x0, x1, x2, x3};
 }

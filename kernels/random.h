@@ -30,6 +30,11 @@ struct RandomKey {
 
 using RandomBlock = std::array<uint32_t, 4>;
 
+// Philox4x32-10's constants, for code that evaluates many counters at once.
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr uint32_t kPhiloxMultipliers[2] = {0xD2511F53, 0xCD9E8D57};
+inline constexpr uint32_t kPhiloxKeySteps[2] = {0x9E3779B9, 0xBB67AE85};
+
 // One Philox4x32-10 evaluation.
 RandomBlock Philox(RandomBlock counter, std::array<uint32_t, 2> key);
 
