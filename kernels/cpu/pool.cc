@@ -1,0 +1,240 @@
+#include "kernels/cpu/pool.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/pool.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+// clang-format would move this one above it.
+#include "hwy/highway.h"
+
+#ifndef RECURVE_KERNELS_CPU_POOL_CC_
+#define RECURVE_KERNELS_CPU_POOL_CC_
+namespace recurve::cpu {
+
+// Channels that one piece of work covers, and whose sums lie on its stack.
+constexpr int64_t kChannelBlock = 64;
+
+}  // namespace recurve::cpu
+#endif  // RECURVE_KERNELS_CPU_POOL_CC_
+
+// Each function takes the rows and at most kChannelBlock channels of one
+// sequence that is not empty. The loops are plain C++, vectorised for each
+// target.
+HWY_BEFORE_NAMESPACE();
+namespace recurve::cpu {
+namespace HWY_NAMESPACE {
+
+void MeanBlock(Matrix<const float> x, float* y) {
+  double sums[kChannelBlock] = {};
+  for (int64_t t = 0; t < x.rows; ++t) {
+    const float* row = x.row(t);
+#pragma omp simd
+    for (int64_t c = 0; c < x.cols; ++c) sums[c] += row[c];
+  }
+  const double length = static_cast<double>(x.rows);
+#pragma omp simd
+  for (int64_t c = 0; c < x.cols; ++c) {
+    y[c] = static_cast<float>(sums[c] / length);
+  }
+}
+
+// argmax counts from the sequence's first row.
+void MaxBlock(Matrix<const float> x, float* y, int32_t* argmax) {
+  std::copy(x.row(0), x.row(0) + x.cols, y);
+  std::fill(argmax, argmax + x.cols, 0);
+  for (int64_t t = 1; t < x.rows; ++t) {
+    const float* row = x.row(t);
+    const int32_t index = static_cast<int32_t>(t);
+#pragma omp simd
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const float best = y[c];
+      const float value = row[c];
+      // The first NaN stays: nothing compares greater, nor equal, to it.
+      const bool better = (value > best) | ((value != value) & (best == best));
+      y[c] = better ? value : best;
+      argmax[c] = better ? index : argmax[c];
+    }
+  }
+}
+
+void MeanGradientBlock(const float* dy, Matrix<float> dx) {
+  const float length = static_cast<float>(dx.rows);
+  float share[kChannelBlock];
+#pragma omp simd
+  for (int64_t c = 0; c < dx.cols; ++c) share[c] = dy[c] / length;
+  for (int64_t t = 0; t < dx.rows; ++t) {
+    std::copy(share, share + dx.cols, dx.row(t));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace recurve::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace recurve::cpu {
+
+HWY_EXPORT(MeanBlock);
+HWY_EXPORT(MaxBlock);
+HWY_EXPORT(MeanGradientBlock);
+
+namespace {
+
+// Some channels of one sequence.
+struct Block {
+  int64_t sequence;
+  int64_t first_row;
+  int64_t rows;
+  int64_t first_channel;
+  int64_t channels;
+};
+
+// Calls f(Block) for blocks that cover all channels of all sequences.
+template <typename F>
+void ForEachBlock(const SequenceLayout& layout, int64_t channels, const F& f) {
+  const int64_t blocks = (channels + kChannelBlock - 1) / kChannelBlock;
+  ParallelFor(layout.num_sequences * blocks, layout.num_rows * channels,
+              [&](int64_t i) {
+                const int64_t b = i / blocks;
+                const int64_t channel = i % blocks * kChannelBlock;
+                const int64_t row = layout.cu_seqlens[b];
+                f(Block{b, row, layout.cu_seqlens[b + 1] - row, channel,
+                        std::min(kChannelBlock, channels - channel)});
+              });
+}
+
+// The block's part of a matrix with a row for each row of the batch.
+template <typename T>
+Matrix<T> Slice(const Matrix<T>& matrix, const Block& block) {
+  return matrix.row_range(block.first_row, block.rows)
+      .columns(block.first_channel, block.channels);
+}
+
+// The block's part of a matrix with a row for each sequence.
+template <typename T>
+T* Row(const Matrix<T>& matrix, const Block& block) {
+  return matrix.row(block.sequence) + block.first_channel;
+}
+
+template <typename T>
+void Fill(const Matrix<T>& matrix, T value) {
+  for (int64_t r = 0; r < matrix.rows; ++r) {
+    std::fill(matrix.row(r), matrix.row(r) + matrix.cols, value);
+  }
+}
+
+absl::Status Check(const char* operation, const SequenceLayout& layout,
+                   const Matrix<const float>& rows,
+                   const Matrix<const float>& pooled) {
+  if (rows.rows != layout.num_rows || pooled.rows != layout.num_sequences ||
+      rows.cols != pooled.cols) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        operation, ": ", layout.num_sequences, " sequences of ",
+        layout.num_rows, " rows, but [", rows.rows, ", ", rows.cols,
+        "] pooled to [", pooled.rows, ", ", pooled.cols, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArgmax(const char* operation, const PoolArgs<float>& args,
+                         int64_t channels) {
+  if (args.argmax.rows != args.layout.num_sequences ||
+      args.argmax.cols != channels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": argmax [", args.argmax.rows, ", ",
+                     args.argmax.cols, "] for ", args.layout.num_sequences,
+                     " sequences of ", channels, " channels"));
+  }
+  return absl::OkStatus();
+}
+
+void MaxForward(const PoolArgs<float>& args, const Block& block) {
+  int32_t argmax[kChannelBlock];
+  HWY_DYNAMIC_DISPATCH(MaxBlock)
+  (Slice(args.x, block), Row(args.y, block), argmax);
+  if (!args.argmax) return;
+  int32_t* saved = Row(args.argmax, block);
+  for (int64_t c = 0; c < block.channels; ++c) {
+    saved[c] = static_cast<int32_t>(block.first_row) + argmax[c];
+  }
+}
+
+void EmptyForward(const PoolArgs<float>& args, const Block& block) {
+  std::fill_n(Row(args.y, block), block.channels, 0.0f);
+  if (args.kind == PoolKind::kMax && args.argmax) {
+    std::fill_n(Row(args.argmax, block), block.channels, -1);
+  }
+}
+
+void ForwardBlock(const PoolArgs<float>& args, const Block& block) {
+  if (block.rows == 0) return EmptyForward(args, block);
+  const Matrix<const float> x = Slice(args.x, block);
+  switch (args.kind) {
+    case PoolKind::kLast:
+      std::copy_n(x.row(block.rows - 1), block.channels, Row(args.y, block));
+      break;
+    case PoolKind::kMean:
+      HWY_DYNAMIC_DISPATCH(MeanBlock)(x, Row(args.y, block));
+      break;
+    case PoolKind::kMax:
+      MaxForward(args, block);
+      break;
+  }
+}
+
+void BackwardBlock(const PoolArgs<float>& args, const Block& block) {
+  if (block.rows == 0) return;
+  const Matrix<float> dx = Slice(args.dx, block);
+  const float* dy = Row(args.dy, block);
+  switch (args.kind) {
+    case PoolKind::kLast:
+      Fill(dx, 0.0f);
+      std::copy_n(dy, block.channels, dx.row(block.rows - 1));
+      break;
+    case PoolKind::kMean:
+      HWY_DYNAMIC_DISPATCH(MeanGradientBlock)(dy, dx);
+      break;
+    case PoolKind::kMax: {
+      Fill(dx, 0.0f);
+      const int32_t* argmax = Row(args.argmax, block);
+      for (int64_t c = 0; c < block.channels; ++c) {
+        dx.row(argmax[c] - block.first_row)[c] = dy[c];
+      }
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status PoolForward(const PoolArgs<float>& args) {
+  absl::Status status = Check("PoolForward", args.layout, args.x, args.y);
+  if (args.kind == PoolKind::kMax && args.argmax) {
+    status.Update(CheckArgmax("PoolForward", args, args.y.cols));
+  }
+  if (!status.ok()) return status;
+  ForEachBlock(args.layout, args.y.cols,
+               [&](const Block& block) { ForwardBlock(args, block); });
+  return absl::OkStatus();
+}
+
+absl::Status PoolBackward(const PoolArgs<float>& args) {
+  absl::Status status = Check("PoolBackward", args.layout, args.dx, args.dy);
+  if (args.kind == PoolKind::kMax) {
+    status.Update(CheckArgmax("PoolBackward", args, args.dy.cols));
+  }
+  if (!status.ok()) return status;
+  ForEachBlock(args.layout, args.dy.cols,
+               [&](const Block& block) { BackwardBlock(args, block); });
+  return absl::OkStatus();
+}
+
+}  // namespace recurve::cpu
+#endif  // HWY_ONCE
