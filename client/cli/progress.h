@@ -1,0 +1,37 @@
+// A job's progress as people read it.
+#ifndef RECURVE_CLIENT_CLI_PROGRESS_H_
+#define RECURVE_CLIENT_CLI_PROGRESS_H_
+
+#include <cstdio>
+#include <string>
+
+#include "proto/recurve/v1/jobs.pb.h"
+
+namespace recurve::cli {
+
+// `[########............]  40%  step 120  loss 1.8321  12.3k rows/s  0:42 left`
+std::string ProgressLine(const v1::JobMetrics& metrics);
+
+// 42.0 -> "0:42", 4000 -> "1:06:40".
+std::string FormatDuration(double seconds);
+
+// Writes events to `out` (stderr, say): on a terminal one line that is drawn
+// again and again, elsewhere a line an event.
+class ProgressPrinter {
+ public:
+  ProgressPrinter(std::FILE* out, bool terminal)
+      : out_(out), terminal_(terminal) {}
+
+  void Print(const v1::JobEvent& event);
+
+ private:
+  void EndLine();
+
+  std::FILE* const out_;
+  const bool terminal_;
+  bool open_line_ = false;
+};
+
+}  // namespace recurve::cli
+
+#endif  // RECURVE_CLIENT_CLI_PROGRESS_H_
