@@ -1,0 +1,50 @@
+// Matrix products on the CPU, by oneDNN, with what oneDNN does not promise:
+//
+//   * the bits do not depend on the number of threads;
+//   * a row of a product does not depend on how many rows there are, nor on
+//     where it stands among them, as long as A is not transposed.
+//
+// oneDNN splits long sums among threads, so the summed dimension is cut into
+// fixed blocks of kRowBlock that are added in order; gemm_test.cc sweeps shapes
+// and threads and fails if a block is ever split (docs/determinism.md).
+#ifndef RECURVE_KERNELS_CPU_GEMM_H_
+#define RECURVE_KERNELS_CPU_GEMM_H_
+
+#include "absl/status/status.h"
+#include "kernels/tensor.h"
+
+namespace recurve::cpu {
+
+// A factor of a product: a matrix, or its transpose (see Transposed).
+struct Factor {
+  Factor(Matrix<const float> matrix) : matrix(matrix) {}  // NOLINT
+  Factor(Matrix<float> matrix) : matrix(matrix) {}        // NOLINT
+  int64_t rows() const { return transposed ? matrix.cols : matrix.rows; }
+  int64_t cols() const { return transposed ? matrix.rows : matrix.cols; }
+
+  Matrix<const float> matrix;
+  bool transposed = false;
+};
+
+inline Factor Transposed(Matrix<const float> matrix) {
+  Factor factor(matrix);
+  factor.transposed = true;
+  return factor;
+}
+
+enum class Destination { kOverwrite, kAccumulate };
+
+// c = a b, or c += a b. Any dimension may be 0 (an empty sum is 0). c must not
+// overlap a or b. Uses the calling thread's OpenMP team.
+//
+// Errors: InvalidArgument if the shapes do not fit, Internal if oneDNN fails.
+absl::Status MatMul(const Factor& a, const Factor& b, Matrix<float> c,
+                    Destination destination = Destination::kOverwrite);
+
+// c = a b + bias, bias [c.cols] added to every row. Same promises.
+absl::Status MatMulWithBias(const Factor& a, const Factor& b, const float* bias,
+                            Matrix<float> c);
+
+}  // namespace recurve::cpu
+
+#endif  // RECURVE_KERNELS_CPU_GEMM_H_

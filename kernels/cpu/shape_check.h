@@ -1,0 +1,76 @@
+// Checks the shapes of an operation's arguments, once a call; keeps the first
+// contradiction. Costs no allocation while all is well.
+#ifndef RECURVE_KERNELS_CPU_SHAPE_CHECK_H_
+#define RECURVE_KERNELS_CPU_SHAPE_CHECK_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/tensor.h"
+
+namespace recurve::cpu {
+
+class ShapeCheck {
+ public:
+  // `operation` must outlive the check.
+  explicit ShapeCheck(const char* operation) : operation_(operation) {}
+
+  // m is rows x cols; an empty one may have no data.
+  template <typename T>
+  ShapeCheck& Required(const char* name, const Matrix<T>& m, int64_t rows,
+                       int64_t cols) {
+    if (rows == 0 || cols == 0) return *this;
+    if (!m) return Fail(name, " is missing");
+    return Optional(name, m, rows, cols);
+  }
+
+  // m is absent or rows x cols.
+  template <typename T>
+  ShapeCheck& Optional(const char* name, const Matrix<T>& m, int64_t rows,
+                       int64_t cols) {
+    if (!m || (m.rows == rows && m.cols == cols && m.stride >= cols)) {
+      return *this;
+    }
+    return Fail(name, absl::StrCat(" is ", m.rows, " x ", m.cols, ", stride ",
+                                   m.stride, "; expected ", rows, " x ", cols));
+  }
+
+  ShapeCheck& Required(const char* name, const void* pointer) {
+    return pointer != nullptr ? *this : Fail(name, " is missing");
+  }
+
+  ShapeCheck& That(bool holds, const char* what) {
+    return holds ? *this : Fail(what, " does not hold");
+  }
+
+  ShapeCheck& Layout(const SequenceLayout& layout) {
+    That(layout.num_sequences >= 0 && layout.num_rows >= 0,
+         "sizes of the layout not negative");
+    if (layout.num_sequences == 0) {
+      return That(layout.num_rows == 0, "no rows without sequences");
+    }
+    Required("cu_seqlens", layout.cu_seqlens);
+    return That(layout.cu_seqlens == nullptr ||
+                    layout.cu_seqlens[layout.num_sequences] == layout.num_rows,
+                "cu_seqlens ending at the number of rows");
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  ShapeCheck& Fail(const char* name, const std::string& what) {
+    if (status_.ok()) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat(operation_, ": ", name, what));
+    }
+    return *this;
+  }
+
+  const char* operation_;
+  absl::Status status_;
+};
+
+}  // namespace recurve::cpu
+
+#endif  // RECURVE_KERNELS_CPU_SHAPE_CHECK_H_
