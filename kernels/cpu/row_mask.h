@@ -1,0 +1,17 @@
+// Variational masks: one row of factors a sequence, for all of its rows.
+#ifndef RECURVE_KERNELS_CPU_ROW_MASK_H_
+#define RECURVE_KERNELS_CPU_ROW_MASK_H_
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/tensor.h"
+
+namespace recurve::cpu {
+
+// y[r] = x[r] * mask[b], or y[r] += ..., b the sequence of row r. y may be x.
+void MultiplyBySequenceMask(const SequenceLayout& layout, Matrix<const float> x,
+                            Matrix<const float> mask, Matrix<float> y,
+                            Destination destination);
+
+}  // namespace recurve::cpu
+
+#endif  // RECURVE_KERNELS_CPU_ROW_MASK_H_
