@@ -1,0 +1,162 @@
+#include "kernels/cpu/backend.h"
+
+#include <omp.h>
+
+#include <cassert>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/loss.h"
+#include "kernels/cpu/mask.h"
+#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/qrnn.h"
+#include "kernels/cpu/sru.h"
+
+namespace recurve {
+namespace {
+
+struct Free {
+  void operator()(void* data) const { std::free(data); }
+};
+using Memory = std::unique_ptr<void, Free>;
+
+class CpuBuffer : public DeviceBuffer {
+ public:
+  CpuBuffer(Memory memory, int64_t bytes)
+      : memory_(std::move(memory)), bytes_(bytes) {}
+  void* data() const override { return memory_.get(); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const Memory memory_;
+  const int64_t bytes_;
+};
+
+// OpenMP's team size belongs to the calling thread, which devices of different
+// sizes may share: it is set before each operation.
+class Team {
+ public:
+  explicit Team(int num_threads) : num_threads_(num_threads) {
+    assert(num_threads >= 1);
+  }
+  template <typename F>
+  auto Run(const F& operation) const {
+    omp_set_num_threads(num_threads_);
+    return operation();
+  }
+
+ private:
+  const int num_threads_;
+};
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int num_threads) : team_(num_threads) {}
+
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(
+      int64_t bytes) override {
+    if (bytes < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes"));
+    }
+    // aligned_alloc wants whole multiples, and none may be a null pointer.
+    const int64_t units = bytes / kAlignment + 1;
+    Memory memory(std::aligned_alloc(kAlignment, units * kAlignment));
+    if (memory == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for ", bytes, " bytes"));
+    }
+    return std::make_unique<CpuBuffer>(std::move(memory), bytes);
+  }
+  absl::Status Upload(void* device, const void* host, int64_t bytes) override {
+    return Copy(device, host, bytes);
+  }
+  absl::Status Download(void* host, const void* device,
+                        int64_t bytes) override {
+    return Copy(host, device, bytes);
+  }
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Zero(void* data, int64_t bytes) override {
+    if (bytes > 0) std::memset(data, 0, bytes);
+    return absl::OkStatus();
+  }
+
+  absl::Status SruForward(const SruForwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::SruForward(args); });
+  }
+  absl::Status SruBackward(const SruBackwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::SruBackward(args); });
+  }
+  absl::Status QrnnForward(const QrnnForwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::QrnnForward(args); });
+  }
+  absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::QrnnBackward(args); });
+  }
+  absl::Status LinearForward(const LinearForwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::LinearForward(args); });
+  }
+  absl::Status LinearBackward(const LinearBackwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::LinearBackward(args); });
+  }
+  absl::Status EmbeddingForward(
+      const EmbeddingForwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::EmbeddingForward(args); });
+  }
+  absl::Status EmbeddingBackward(
+      const EmbeddingBackwardArgs<float>& args) override {
+    return team_.Run([&] { return cpu::EmbeddingBackward(args); });
+  }
+  absl::Status PoolForward(const PoolArgs<float>& args) override {
+    return team_.Run([&] { return cpu::PoolForward(args); });
+  }
+  absl::Status PoolBackward(const PoolArgs<float>& args) override {
+    return team_.Run([&] { return cpu::PoolBackward(args); });
+  }
+  absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) override {
+    return team_.Run([&] { return cpu::CrossEntropy(args); });
+  }
+  absl::Status SquaredError(const SquaredErrorArgs<float>& args) override {
+    return team_.Run([&] { return cpu::SquaredError(args); });
+  }
+  absl::Status Softmax(Matrix<float> logits) override {
+    return team_.Run([&] { return cpu::Softmax(logits); });
+  }
+  absl::Status FillMask(const MaskArgs& args) override {
+    return team_.Run([&] { return cpu::FillMask(args); });
+  }
+  absl::Status Multiply(Matrix<float> x, Matrix<const float> mask) override {
+    return team_.Run([&] { return cpu::Multiply(x, mask); });
+  }
+  absl::Status Add(float* to, const float* from, int64_t count) override {
+    return team_.Run([&] { return cpu::Add(to, from, count); });
+  }
+  absl::StatusOr<double> SumOfSquares(const float* data,
+                                      int64_t count) override {
+    return team_.Run([&] { return cpu::SumOfSquares(data, count); });
+  }
+  absl::Status Update(const OptimizerArgs& args) override {
+    return team_.Run([&] { return cpu::Update(args); });
+  }
+
+ private:
+  const Team team_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> CreateCpuBackend(int num_threads) {
+  return std::make_unique<CpuBackend>(num_threads);
+}
+
+}  // namespace recurve

@@ -1,0 +1,19 @@
+// The CPU as a device: a team of threads and ordinary memory.
+#ifndef RECURVE_KERNELS_CPU_BACKEND_H_
+#define RECURVE_KERNELS_CPU_BACKEND_H_
+
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace recurve {
+
+// A device that computes with num_threads OpenMP threads, the calling one among
+// them. Allocate fails with ResourceExhausted when memory is out.
+//
+// REQUIRES: num_threads >= 1.
+std::unique_ptr<Backend> CreateCpuBackend(int num_threads);
+
+}  // namespace recurve
+
+#endif  // RECURVE_KERNELS_CPU_BACKEND_H_
