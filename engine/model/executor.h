@@ -32,8 +32,9 @@ struct RandomContext {
       positions;  // [B] stream position of each first row; empty = 0
 };
 
-// Masks given instead of drawn, per layer, host memory, empty = none: for
-// comparing with recorded runs of the libraries (kTraining only).
+// Masks given instead of drawn, per layer, host memory: for comparing with
+// recorded runs of the libraries (kTraining only). Those that training would
+// draw must be there, the others empty.
 struct LayerMasks {
   std::vector<float> cell;     // SRU m_c [B, C]
   std::vector<float> input;    // SRU m_in [B, I]
@@ -57,14 +58,16 @@ struct ForwardResult {
 };
 
 struct LossResult {
-  double loss = 0;     // sum over rows of weight * loss, in row order
-  double weight = 0;   // sum of the weights of rows that count
-  double correct = 0;  // weight of rows whose arg-max is right (cross-entropy)
+  double loss = 0;    // sum over rows of weight * loss, in row order
+  double weight = 0;  // sum of the weights of rows that count
+  // Weight of rows whose arg-max is right: cross-entropy without gradient.
+  double correct = 0;
 };
 
 struct BackwardArgs {
-  // Gradient on output, device [R, O]; absent: what Loss left there.
-  Matrix<const float> doutput;
+  // Gradient on output, device [R, O], may be overwritten; absent: what Loss
+  // left there.
+  Matrix<float> doutput;
   absl::Span<const float>
       dstate;  // host [B, state_size], on the state after; empty = zeros
   float* gradients =
@@ -77,7 +80,8 @@ struct BackwardArgs {
 class Executor {
  public:
   // `parameters` is device memory of model->parameters().buffer_size() floats
-  // that outlives the executor; it is read at each Forward and Backward.
+  // that outlives the executor; it is read at each Forward and Backward, but
+  // scale_x, which is never trained, here alone.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       std::shared_ptr<const Model> model, Backend& backend,
       const float* parameters);
@@ -91,8 +95,9 @@ class Executor {
   // The arena grows to the largest batch seen; it is one allocation. Afterwards
   // nothing is allocated on the device.
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
-  // Of the last Forward. With `want_gradient` the output is overwritten by its
-  // gradient: the derivative of the loss sum, not divided by anything.
+  // Of the last Forward; sizes of `targets` are checked, values are not
+  // (Model::CheckTargets). With `want_gradient` the output is overwritten by
+  // its gradient: the derivative of the loss sum, not divided by anything.
   absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
   // Of the last Forward, once.
   absl::Status Backward(const BackwardArgs& args);

@@ -1,0 +1,284 @@
+#include "engine/model/activations.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/model/arena.h"
+
+namespace recurve {
+namespace {
+
+int64_t InputSize(const Model& model) {
+  return model.takes_tokens()
+             ? model.config().input().token_embedding().embedding_size()
+             : model.feature_size();
+}
+
+// Columns of the widest rows between any two parts of the model.
+int64_t WidestRow(const Model& model) {
+  int64_t widest = InputSize(model);
+  for (const Layer& layer : model.layers()) {
+    widest = std::max({widest, layer.input_size(), layer.channels()});
+  }
+  return widest;
+}
+
+PoolKind KindOf(v1::Output::Pooling pooling) {
+  switch (pooling) {
+    case v1::Output::POOLING_MEAN:
+      return PoolKind::kMean;
+    case v1::Output::POOLING_MAX:
+      return PoolKind::kMax;
+    default:
+      return PoolKind::kLast;
+  }
+}
+
+// The rows between the parts of a model: all of them are kept for a backward
+// pass; at inference they lie in two places by turns.
+class RowBuffers {
+ public:
+  RowBuffers(ArenaCursor& cursor, Mode mode, int64_t rows, int64_t widest)
+      : cursor_(cursor), keep_(mode != Mode::kInference), rows_(rows) {
+    if (keep_) return;
+    for (float*& place : places_) place = cursor.Take<float>(rows * widest);
+  }
+
+  Matrix<float> Next(int64_t cols) {
+    if (keep_) return cursor_.Take<float>(rows_, cols);
+    turn_ = 1 - turn_;
+    return {places_[turn_], rows_, cols};
+  }
+
+ private:
+  ArenaCursor& cursor_;
+  const bool keep_;
+  const int64_t rows_;
+  float* places_[2] = {};
+  int turn_ = 0;
+};
+
+class Layouter {
+ public:
+  Layouter(const Model& model, Mode mode, int64_t num_rows,
+           int64_t num_sequences, void* base)
+      : model_(model),
+        mode_(mode),
+        n_(num_rows),
+        b_(num_sequences),
+        cursor_(base) {}
+
+  Activations Run() {
+    a_.num_rows = n_;
+    a_.num_sequences = b_;
+    a_.output_rows = model_.pools() ? b_ : n_;
+    Inputs();
+    Layers();
+    Scratch();
+    Outputs();
+    Loss();
+    Gradients();
+    a_.bytes = cursor_.bytes();
+    return std::move(a_);
+  }
+
+ private:
+  bool keeps() const { return mode_ != Mode::kInference; }
+
+  // [rows, cols] if training draws a mask of this probability, else absent.
+  Matrix<float> Mask(float probability, int64_t rows, int64_t cols) {
+    if (mode_ != Mode::kTraining || probability == 0) return {};
+    return cursor_.Take<float>(rows, cols);
+  }
+
+  void Inputs() {
+    a_.cu_seqlens = cursor_.Take<int64_t>(b_ + 1);
+    if (mode_ == Mode::kTraining) a_.positions = cursor_.Take<int64_t>(b_);
+    if (model_.takes_tokens()) a_.tokens = cursor_.Take<int32_t>(n_);
+    a_.state_in = cursor_.Take<float>(b_, model_.state_size());
+    a_.state_out =
+        keeps() ? cursor_.Take<float>(b_, model_.state_size()) : a_.state_in;
+  }
+
+  void Layers() {
+    RowBuffers rows(cursor_, mode_, n_, WidestRow(model_));
+    Matrix<float> x = rows.Next(InputSize(model_));
+    a_.input = x;
+    a_.input_mask = Mask(model_.config().input().dropout(), n_, x.cols);
+    for (const Layer& layer : model_.layers()) {
+      LayerActivations& l = a_.layers.emplace_back();
+      if (x.cols != layer.input_size()) {
+        l.block_input = x;
+        x = rows.Next(layer.input_size());
+      }
+      l.x = x;
+      l.y = x = rows.Next(layer.channels());
+      std::visit([&](const auto& cell) { Cell(layer, cell, l); }, layer.cell);
+    }
+  }
+
+  void Cell(const Layer& layer, const SruLayer& cell, LayerActivations& l) {
+    SruActivations& sru = l.cell.emplace<SruActivations>();
+    sru.mask_in = Mask(cell.rnn_dropout, b_, layer.input_size());
+    sru.mask_cell = Mask(cell.dropout, b_, layer.channels());
+    SruForwardArgs<float>& args = sru.args.forward;
+    BindCommon(layer, l, cell.shape, args);
+    args.mask_in = sru.mask_in;
+    args.mask_cell = sru.mask_cell;
+    if (keeps()) ForwardBuffers(cursor_, args);
+  }
+
+  void Cell(const Layer& layer, const QrnnLayer& cell, LayerActivations& l) {
+    QrnnActivations& qrnn = l.cell.emplace<QrnnActivations>();
+    qrnn.zoneout_mask = Mask(cell.shape.zoneout, n_, layer.channels());
+    qrnn.dropout_mask = Mask(cell.dropout, n_, layer.channels());
+    QrnnForwardArgs<float>& args = qrnn.args.forward;
+    BindCommon(layer, l, cell.shape, args);
+    args.zoneout_mask = qrnn.zoneout_mask;
+    if (layer.x_previous_offset >= 0) {
+      const int64_t first = layer.x_previous_offset;
+      args.x_previous = a_.state_in.columns(first, layer.input_size());
+      args.x_last = a_.state_out.columns(first, layer.input_size());
+    }
+    if (keeps()) ForwardBuffers(cursor_, args);
+  }
+
+  template <typename Shape, typename Args>
+  void BindCommon(const Layer& layer, const LayerActivations& l,
+                  const Shape& shape, Args& args) {
+    args.shape = shape;
+    args.layout = a_.layout();
+    args.x = l.x;
+    args.y = l.y;
+    args.c_first = a_.state_in.columns(layer.c_offset, layer.channels());
+    args.c_last = a_.state_out.columns(layer.c_offset, layer.channels());
+  }
+
+  // What forward writes and, where it is kept, backward reads.
+  void ForwardBuffers(ArenaCursor& cursor, SruForwardArgs<float>& args) {
+    const SruShape& shape = args.shape;
+    if (shape.layer_norm == NormPlace::kBefore || args.mask_in) {
+      args.projection_input = cursor.Take<float>(n_, shape.input_size);
+    }
+    if (shape.projection_size > 0) {
+      args.low_rank = cursor.Take<float>(n_, shape.projection_size);
+    }
+    args.u = cursor.Take<float>(n_, shape.projected_cols());
+    if (!keeps()) return;
+    args.c = cursor.Take<float>(n_, shape.channels());
+    if (shape.layer_norm == NormPlace::kNone) return;
+    args.norm_statistics = cursor.Take<float>(n_, 2);
+    if (shape.layer_norm == NormPlace::kBefore) return;
+    args.norm_input = cursor.Take<float>(n_, shape.channels());
+  }
+
+  void ForwardBuffers(ArenaCursor& cursor, QrnnForwardArgs<float>& args) {
+    const QrnnShape& shape = args.shape;
+    if (shape.window == 2) {
+      args.window_rows =
+          cursor.Take<float>(n_, shape.num_directions * 2 * shape.input_size);
+    }
+    args.u = cursor.Take<float>(n_, shape.projected_cols());
+    if (keeps()) args.c = cursor.Take<float>(n_, shape.channels());
+  }
+
+  void BackwardBuffers(ArenaCursor& cursor, SruBackwardArgs<float>& args) {
+    const SruForwardArgs<float>& forward = args.forward;
+    const SruShape& shape = forward.shape;
+    args.channel_partials = cursor.Take<float>(b_, 4 * shape.channels());
+    if (forward.projection_input) {
+      args.dprojection_input = cursor.Take<float>(n_, shape.input_size);
+    }
+    if (forward.low_rank) {
+      args.dlow_rank = cursor.Take<float>(n_, shape.projection_size);
+    }
+    if (forward.norm_input) {
+      args.dnorm_input = cursor.Take<float>(n_, shape.channels());
+    }
+  }
+
+  void BackwardBuffers(ArenaCursor& cursor, QrnnBackwardArgs<float>& args) {
+    const QrnnShape& shape = args.forward.shape;
+    args.channel_partials = cursor.Take<float>(b_, shape.projected_cols());
+    if (shape.window == 1) return;
+    args.dwindow_rows =
+        cursor.Take<float>(n_, shape.num_directions * 2 * shape.input_size);
+  }
+
+  // What carries nothing from one layer to the next has one place for all.
+  void Scratch() {
+    ArenaCursor end = cursor_;
+    for (LayerActivations& l : a_.layers) {
+      ArenaCursor cursor = cursor_;
+      std::visit(
+          [&](auto& cell) {
+            if (keeps()) {
+              BackwardBuffers(cursor, cell.args);
+            } else {
+              ForwardBuffers(cursor, cell.args.forward);
+            }
+          },
+          l.cell);
+      end.Join(cursor);
+    }
+    cursor_ = end;
+  }
+
+  void Outputs() {
+    const int64_t channels = model_.hidden_channels();
+    const v1::Output& output = model_.config().output();
+    if (model_.pools()) Pool(output.pooling());
+    a_.output_mask = Mask(output.dropout(), a_.output_rows, channels);
+    a_.output = output.has_linear()
+                    ? cursor_.Take<float>(a_.output_rows, model_.output_size())
+                    : a_.features();
+  }
+
+  void Pool(v1::Output::Pooling pooling) {
+    const int64_t channels = model_.hidden_channels();
+    a_.pooled = cursor_.Take<float>(b_, channels);
+    a_.pool.kind = KindOf(pooling);
+    a_.pool.layout = a_.layout();
+    if (a_.pool.kind != PoolKind::kMax) return;
+    a_.pool.argmax = cursor_.Take<int32_t>(b_, channels);
+  }
+
+  void Loss() {
+    const v1::Loss::Kind kind = model_.config().loss().kind();
+    if (kind == v1::Loss::KIND_UNSPECIFIED) return;
+    if (kind == v1::Loss::CROSS_ENTROPY) {
+      a_.target_classes = cursor_.Take<int32_t>(a_.output_rows);
+    } else {
+      a_.target_values =
+          cursor_.Take<float>(a_.output_rows, model_.output_size());
+    }
+    a_.target_weights = cursor_.Take<float>(a_.output_rows);
+    a_.row_losses = cursor_.Take<float>(a_.output_rows);
+  }
+
+  void Gradients() {
+    if (!keeps()) return;
+    a_.dstate_in = cursor_.Take<float>(b_, model_.state_size());
+    a_.dstate_out = cursor_.Take<float>(b_, model_.state_size());
+    for (Matrix<float>& rows : a_.drows) {
+      rows =
+          cursor_.Take<float>(std::max(n_, a_.output_rows), WidestRow(model_));
+    }
+  }
+
+  const Model& model_;
+  const Mode mode_;
+  const int64_t n_;
+  const int64_t b_;
+  ArenaCursor cursor_;
+  Activations a_;
+};
+
+}  // namespace
+
+Activations LayOut(const Model& model, Mode mode, int64_t num_rows,
+                   int64_t num_sequences, void* base) {
+  return Layouter(model, mode, num_rows, num_sequences, base).Run();
+}
+
+}  // namespace recurve

@@ -1,0 +1,87 @@
+// Everything that a batch needs on a device besides parameters: the closed
+// formula of invariant 2, as views into one arena.
+#ifndef RECURVE_ENGINE_MODEL_ACTIVATIONS_H_
+#define RECURVE_ENGINE_MODEL_ACTIVATIONS_H_
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "engine/model/executor.h"
+#include "engine/model/model.h"
+#include "kernels/cell_args.h"
+#include "kernels/tensor.h"
+
+namespace recurve {
+
+// The arguments of a layer's operations, ready but for weights, gradients, the
+// row gradients dy and dx, and the state gradients. Masks are there where
+// training draws them; the same memory, to be filled, stands beside.
+struct SruActivations {
+  SruBackwardArgs<float> args;
+  Matrix<float> mask_in;
+  Matrix<float> mask_cell;
+};
+struct QrnnActivations {
+  QrnnBackwardArgs<float> args;
+  Matrix<float> zoneout_mask;
+  Matrix<float> dropout_mask;  // [N, C], multiplies y
+};
+
+struct LayerActivations {
+  Matrix<float> block_input;  // [N, I] before the block's input_to_hidden, if
+                              // it has one and this is its first layer
+  Matrix<float> x;            // [N, I]
+  Matrix<float> y;            // [N, C]
+  std::variant<SruActivations, QrnnActivations> cell;
+};
+
+struct Activations {
+  int64_t bytes = 0;
+  int64_t num_rows = 0;       // N
+  int64_t num_sequences = 0;  // B
+  int64_t output_rows = 0;    // R
+
+  int64_t* cu_seqlens = nullptr;  // [B + 1]
+  int64_t* positions = nullptr;   // [B]; training
+  int32_t* tokens = nullptr;      // [N]; token models
+  Matrix<float> state_in;         // [B, state_size]
+  Matrix<float> state_out;        // the same memory at inference
+
+  Matrix<float> input;       // [N, I] embedded or given rows
+  Matrix<float> input_mask;  // [N, I]; training with input dropout
+  std::vector<LayerActivations> layers;
+
+  Matrix<float> pooled;       // [B, C]; models that pool
+  PoolArgs<float> pool;       // of both passes, but for x, y, dy and dx
+  Matrix<float> output_mask;  // [R, C]; training with output dropout
+  Matrix<float> output;       // [R, O]; pooled or last rows without linear
+
+  // The loss; models that have one.
+  int32_t* target_classes = nullptr;  // [R]
+  Matrix<float> target_values;        // [R, O]
+  float* target_weights = nullptr;    // [R]
+  float* row_losses = nullptr;        // [R]
+
+  // Gradients; absent at inference.
+  Matrix<float> dstate_in;   // [B, state_size]
+  Matrix<float> dstate_out;  // [B, state_size]
+  Matrix<float> drows[2];    // [max(N, R), widest row], used by turns
+
+  SequenceLayout layout() const {
+    return {num_sequences, num_rows, cu_seqlens};
+  }
+  // The rows that pooling or the linear output reads.
+  Matrix<float> hidden() const { return layers.back().y; }
+  // The rows that the linear output reads.
+  Matrix<float> features() const { return pooled ? pooled : hidden(); }
+};
+
+// The activations of a batch of this shape, from `base` on. With a null base
+// the views are not memory, but `bytes` is the same.
+Activations LayOut(const Model& model, Mode mode, int64_t num_rows,
+                   int64_t num_sequences, void* base);
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_MODEL_ACTIVATIONS_H_

@@ -1,0 +1,172 @@
+#include <cstdint>
+#include <variant>
+
+#include "engine/model/passes.h"
+#include "engine/model/transfer.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+// Each step takes the gradient on its part's output and returns the one on its
+// input; absent gradients are not wanted.
+class BackwardPass {
+ public:
+  BackwardPass(const PassContext& context, const GradientArgs& args)
+      : model_(context.model),
+        parameters_(context.parameters),
+        weights_(context.weights),
+        a_(context.activations),
+        backend_(context.backend),
+        args_(args) {}
+
+  absl::StatusOr<Matrix<float>> Run() {
+    // Padding and frozen parameters have no other writer.
+    RETURN_IF_ERROR(Zero(
+        backend_,
+        Matrix<float>(args_.gradients, 1, model_.parameters().buffer_size())));
+    if (args_.want_dstate_in) RETURN_IF_ERROR(Zero(backend_, a_.dstate_in));
+    const bool want_dinput = model_.takes_tokens() || args_.want_dfeatures;
+    ASSIGN_OR_RETURN(Matrix<float> drows, Output(args_.doutput));
+    if (model_.pools()) {
+      ASSIGN_OR_RETURN(drows, Pool(drows));
+    }
+    for (size_t l = a_.layers.size(); l-- > 0;) {
+      ASSIGN_OR_RETURN(drows, Layer(l, drows, l > 0 || want_dinput));
+    }
+    if (want_dinput) RETURN_IF_ERROR(Input(drows));
+    return args_.want_dfeatures ? drows : Matrix<float>();
+  }
+
+ private:
+  // The place of the next gradient of rows: not that of the one before.
+  Matrix<float> NextRows(int64_t rows, int64_t cols) {
+    turn_ = 1 - turn_;
+    return {a_.drows[turn_].data, rows, cols};
+  }
+
+  absl::Status ApplyMask(Matrix<float> rows, Matrix<float> mask) {
+    return mask ? backend_.Multiply(rows, mask) : absl::OkStatus();
+  }
+
+  absl::StatusOr<Matrix<float>> Output(Matrix<float> dy) {
+    if (parameters_.output_weight == nullptr) return dy;
+    const Matrix<float> dx = NextRows(dy.rows, model_.hidden_channels());
+    LinearBackwardArgs<float> args;
+    args.x = a_.features();
+    args.weight = MatrixView(weights_, parameters_.output_weight);
+    args.dy = dy;
+    args.dx = dx;
+    args.dweight = MatrixView(args_.gradients, parameters_.output_weight);
+    args.dbias = VectorView(args_.gradients, parameters_.output_bias);
+    RETURN_IF_ERROR(backend_.LinearBackward(args));
+    RETURN_IF_ERROR(ApplyMask(dx, a_.output_mask));
+    return dx;
+  }
+
+  absl::StatusOr<Matrix<float>> Pool(Matrix<float> dy) {
+    PoolArgs<float> args = a_.pool;
+    args.dy = dy;
+    args.dx = NextRows(a_.num_rows, dy.cols);
+    RETURN_IF_ERROR(backend_.PoolBackward(args));
+    return args.dx;
+  }
+
+  absl::StatusOr<Matrix<float>> Layer(size_t l, Matrix<float> dy,
+                                      bool want_dx) {
+    LayerActivations& layer = a_.layers[l];
+    Matrix<float> dx;
+    if (want_dx || layer.block_input) {
+      dx = NextRows(a_.num_rows, layer.x.cols);
+    }
+    RETURN_IF_ERROR(std::visit(
+        [&](auto& cell) {
+          BindGradients(l, dy, dx, cell.args);
+          return Cell(l, dy, cell);
+        },
+        layer.cell));
+    return layer.block_input ? InputToHidden(l, dx, want_dx) : dx;
+  }
+
+  template <typename Args>
+  void BindGradients(size_t l, Matrix<float> dy, Matrix<float> dx, Args& args) {
+    const int64_t first = model_.layers()[l].c_offset;
+    args.dy = dy;
+    args.dx = dx;
+    if (args_.has_dstate) {
+      args.dc_last = a_.dstate_out.columns(first, dy.cols);
+    }
+    if (args_.want_dstate_in) {
+      args.dc_first = a_.dstate_in.columns(first, dy.cols);
+    }
+  }
+
+  absl::Status Cell(size_t l, Matrix<float>, SruActivations& sru) {
+    SruBackwardArgs<float>& args = sru.args;
+    args.gradients = SruViews(args_.gradients, parameters_.layers[l]);
+    if (!parameters_.layers[l].weight_c->trainable) args.gradients.v = nullptr;
+    RETURN_IF_ERROR(backend_.SruBackward(args));
+    if (!args.forward.shape.has_step_coefficients) return absl::OkStatus();
+    return ZeroBiasOfStepCoefficients(args.forward.shape,
+                                      args.gradients.projection_bias);
+  }
+
+  // The libraries' module v has no bias: ours stays zero.
+  absl::Status ZeroBiasOfStepCoefficients(const SruShape& shape, float* bias) {
+    const int64_t h = shape.hidden_size, groups = shape.gate_groups();
+    for (int64_t d = 0; d < shape.num_directions; ++d) {
+      float* const v = bias + (d * groups + groups - 2) * h;
+      RETURN_IF_ERROR(Zero(backend_, Matrix<float>(v, 2, h)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Cell(size_t l, Matrix<float> dy, QrnnActivations& qrnn) {
+    RETURN_IF_ERROR(ApplyMask(dy, qrnn.dropout_mask));
+    qrnn.args.gradients = QrnnViews(args_.gradients, parameters_.layers[l]);
+    return backend_.QrnnBackward(qrnn.args);
+  }
+
+  absl::StatusOr<Matrix<float>> InputToHidden(size_t l, Matrix<float> dy,
+                                              bool want_dx) {
+    const Matrix<float> x = a_.layers[l].block_input;
+    const Parameter* weight = parameters_.layers[l].input_to_hidden;
+    LinearBackwardArgs<float> args;
+    args.x = x;
+    args.weight = MatrixView(weights_, weight);
+    args.dy = dy;
+    if (want_dx) args.dx = NextRows(x.rows, x.cols);
+    args.dweight = MatrixView(args_.gradients, weight);
+    RETURN_IF_ERROR(backend_.LinearBackward(args));
+    return args.dx;
+  }
+
+  // A tied table has its gradient as output weight already.
+  absl::Status Input(Matrix<float> dinput) {
+    RETURN_IF_ERROR(ApplyMask(dinput, a_.input_mask));
+    if (parameters_.embedding == nullptr) return absl::OkStatus();
+    EmbeddingBackwardArgs<float> args;
+    args.tokens = a_.tokens;
+    args.dy = dinput;
+    args.dtable = MatrixView(args_.gradients, parameters_.embedding);
+    args.accumulate = parameters_.output_weight == parameters_.embedding;
+    return backend_.EmbeddingBackward(args);
+  }
+
+  const Model& model_;
+  const ModelParameters& parameters_;
+  const float* const weights_;
+  Activations& a_;
+  Backend& backend_;
+  const GradientArgs& args_;
+  int turn_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Matrix<float>> RunBackward(const PassContext& context,
+                                          const GradientArgs& args) {
+  return BackwardPass(context, args).Run();
+}
+
+}  // namespace recurve

@@ -1,0 +1,214 @@
+#include "engine/model/executor.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "engine/model/activations.h"
+#include "engine/model/loss.h"
+#include "engine/model/masks.h"
+#include "engine/model/passes.h"
+#include "engine/model/transfer.h"
+#include "engine/model/weights.h"
+#include "kernels/status.h"
+
+namespace recurve {
+
+class Executor::Impl {
+ public:
+  Impl(std::shared_ptr<const Model> model, Backend& backend,
+       const float* weights)
+      : model_(std::move(model)),
+        backend_(backend),
+        parameters_(*model_),
+        weights_(weights),
+        skip_scales_(model_->layers().size(), 1.0f) {}
+
+  const Model& model() const { return *model_; }
+
+  absl::Status ReadSkipScales();
+  absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
+  absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
+  absl::Status Backward(const BackwardArgs& args);
+
+ private:
+  // What the arena holds.
+  enum class Phase {
+    kNothing,
+    kOutput,       // of inference
+    kActivations,  // and the output
+    kGradient,     // activations, and the output's gradient in its place
+  };
+
+  PassContext Context() {
+    return {*model_, parameters_, weights_, a_, backend_};
+  }
+  absl::Status Prepare(const ForwardArgs& args);
+  absl::Status UploadBatch(const SequenceBatch& batch);
+  absl::Status UploadState(absl::Span<const float> state, Matrix<float> to);
+  absl::Status FillMasks(const ForwardArgs& args);
+  absl::Status DownloadTo(std::vector<float>* host, Matrix<float> from);
+
+  const std::shared_ptr<const Model> model_;
+  Backend& backend_;
+  const ModelParameters parameters_;
+  const float* const weights_;      // device
+  std::vector<float> skip_scales_;  // one a layer
+
+  std::unique_ptr<DeviceBuffer> arena_;
+  Activations a_;
+  Phase phase_ = Phase::kNothing;
+};
+
+absl::Status Executor::Impl::ReadSkipScales() {
+  for (size_t l = 0; l < skip_scales_.size(); ++l) {
+    const auto* sru = std::get_if<SruLayer>(&model_->layers()[l].cell);
+    if (sru == nullptr || !sru->rescale) continue;
+    RETURN_IF_ERROR(
+        Download<float>(backend_, absl::MakeSpan(&skip_scales_[l], 1),
+                        VectorView(weights_, parameters_.layers[l].scale_x)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ForwardResult> Executor::Impl::Forward(const ForwardArgs& args) {
+  phase_ = Phase::kNothing;
+  RETURN_IF_ERROR(Prepare(args));
+  RETURN_IF_ERROR(UploadBatch(*args.batch));
+  if (args.state.empty()) {
+    RETURN_IF_ERROR(Zero(backend_, a_.state_in));
+  } else {
+    RETURN_IF_ERROR(UploadState(args.state, a_.state_in));
+  }
+  if (args.mode == Mode::kTraining) RETURN_IF_ERROR(FillMasks(args));
+  RETURN_IF_ERROR(RunForward(Context()));
+  phase_ = args.mode == Mode::kInference ? Phase::kOutput : Phase::kActivations;
+  return ForwardResult{a_.output, a_.hidden(), a_.state_out};
+}
+
+absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
+  const int64_t rows = args.batch->num_rows();
+  const int64_t sequences = args.batch->num_sequences();
+  const int64_t bytes = ArenaBytes(*model_, args.mode, rows, sequences);
+  if (arena_ == nullptr || arena_->bytes() < bytes) {
+    arena_.reset();  // never two arenas at once
+    ASSIGN_OR_RETURN(arena_, backend_.Allocate(bytes));
+  }
+  a_ = LayOut(*model_, args.mode, rows, sequences, arena_->data());
+  for (size_t l = 0; l < a_.layers.size(); ++l) {
+    if (auto* sru = std::get_if<SruActivations>(&a_.layers[l].cell)) {
+      sru->args.forward.shape.skip_scale = skip_scales_[l];
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::Impl::UploadBatch(const SequenceBatch& batch) {
+  RETURN_IF_ERROR(Upload<int64_t>(backend_, a_.cu_seqlens, batch.cu_seqlens));
+  return model_->takes_tokens()
+             ? Upload<int32_t>(backend_, a_.tokens, batch.tokens)
+             : Upload<float>(backend_, a_.input.data, batch.features);
+}
+
+absl::Status Executor::Impl::UploadState(absl::Span<const float> state,
+                                         Matrix<float> to) {
+  if (static_cast<int64_t>(state.size()) != to.rows * to.cols) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state: ", state.size(), " numbers, not ", to.rows, " x ", to.cols));
+  }
+  return Upload<float>(backend_, to.data, state);
+}
+
+absl::Status Executor::Impl::FillMasks(const ForwardArgs& args) {
+  const absl::Span<const int64_t> positions = args.random.positions;
+  if (!positions.empty() &&
+      static_cast<int64_t>(positions.size()) != a_.num_sequences) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("positions: ", positions.size(), " of them for ",
+                     a_.num_sequences, " sequences"));
+  }
+  RETURN_IF_ERROR(Upload<int64_t>(backend_, a_.positions, positions));
+  return args.masks == nullptr
+             ? DrawMasks(*model_, args.random, a_, backend_)
+             : GiveMasks(*model_, args.random, *args.masks, a_, backend_);
+}
+
+absl::StatusOr<LossResult> Executor::Impl::Loss(const Targets& targets,
+                                                bool want_gradient) {
+  const bool possible = phase_ == Phase::kActivations ||
+                        (phase_ == Phase::kOutput && !want_gradient);
+  if (!possible) {
+    return absl::FailedPreconditionError(
+        "Loss needs the output of a Forward, and for a gradient that of one "
+        "not in inference mode");
+  }
+  ASSIGN_OR_RETURN(const LossResult result,
+                   ComputeLoss(*model_, targets, want_gradient, a_, backend_));
+  if (want_gradient) phase_ = Phase::kGradient;
+  return result;
+}
+
+absl::Status Executor::Impl::Backward(const BackwardArgs& args) {
+  const bool possible = phase_ == Phase::kGradient ||
+                        (phase_ == Phase::kActivations && args.doutput);
+  if (!possible) {
+    return absl::FailedPreconditionError(
+        "Backward needs a Forward not in inference mode, and then doutput or a "
+        "Loss with its gradient");
+  }
+  phase_ = Phase::kNothing;
+  if (!args.dstate.empty()) {
+    RETURN_IF_ERROR(UploadState(args.dstate, a_.dstate_out));
+  }
+  GradientArgs gradient;
+  gradient.doutput = args.doutput ? args.doutput : a_.output;
+  gradient.gradients = args.gradients;
+  gradient.has_dstate = !args.dstate.empty();
+  gradient.want_dstate_in = args.dstate_in != nullptr;
+  gradient.want_dfeatures = args.dfeatures != nullptr;
+  ASSIGN_OR_RETURN(const Matrix<float> dfeatures,
+                   RunBackward(Context(), gradient));
+  RETURN_IF_ERROR(DownloadTo(args.dfeatures, dfeatures));
+  return DownloadTo(args.dstate_in, a_.dstate_in);
+}
+
+// Nothing if `host` is null.
+absl::Status Executor::Impl::DownloadTo(std::vector<float>* host,
+                                        Matrix<float> from) {
+  if (host == nullptr) return absl::OkStatus();
+  host->resize(from.rows * from.cols);
+  return Download<float>(backend_, absl::MakeSpan(*host), from.data);
+}
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
+    std::shared_ptr<const Model> model, Backend& backend,
+    const float* parameters) {
+  auto impl = std::make_unique<Impl>(std::move(model), backend, parameters);
+  RETURN_IF_ERROR(impl->ReadSkipScales());
+  return std::unique_ptr<Executor>(new Executor(std::move(impl)));
+}
+
+Executor::Executor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Executor::~Executor() = default;
+
+int64_t Executor::ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
+                             int64_t num_sequences) {
+  return LayOut(model, mode, num_rows, num_sequences, nullptr).bytes;
+}
+
+absl::StatusOr<ForwardResult> Executor::Forward(const ForwardArgs& args) {
+  return impl_->Forward(args);
+}
+
+absl::StatusOr<LossResult> Executor::Loss(const Targets& targets,
+                                          bool want_gradient) {
+  return impl_->Loss(targets, want_gradient);
+}
+
+absl::Status Executor::Backward(const BackwardArgs& args) {
+  return impl_->Backward(args);
+}
+
+const Model& Executor::model() const { return impl_->model(); }
+
+}  // namespace recurve

@@ -1,0 +1,42 @@
+// A model's operations in order, forwards and backwards, on activations that
+// are laid out.
+#ifndef RECURVE_ENGINE_MODEL_PASSES_H_
+#define RECURVE_ENGINE_MODEL_PASSES_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/model/activations.h"
+#include "engine/model/model.h"
+#include "engine/model/weights.h"
+#include "kernels/backend.h"
+
+namespace recurve {
+
+// What both passes work on. References outlive the pass.
+struct PassContext {
+  const Model& model;
+  const ModelParameters& parameters;
+  const float* weights;  // device, the model's parameters
+  Activations& activations;
+  Backend& backend;
+};
+
+// From batch, state and masks, which are there already, to output and state.
+absl::Status RunForward(const PassContext& context);
+
+struct GradientArgs {
+  Matrix<float> doutput;       // [R, O]; may be overwritten
+  float* gradients = nullptr;  // device; parameters nobody writes are zero
+  bool has_dstate = false;     // dstate_out is there
+  bool want_dstate_in = false;
+  bool want_dfeatures = false;
+};
+
+// After RunForward on activations that are kept. Returns the gradient of the
+// given features [N, I]; absent if it is not wanted.
+absl::StatusOr<Matrix<float>> RunBackward(const PassContext& context,
+                                          const GradientArgs& args);
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_MODEL_PASSES_H_
