@@ -20,7 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/train/dataset.h"
+#include "engine/train/sequence_dataset.h"
 
 namespace recurve {
 

@@ -17,7 +17,7 @@ namespace recurve {
 // strings, index = token id.
 class Vocabulary {
  public:
-  static constexpr int64_t kMaxTokens = 1 << 24;
+  static constexpr int64_t kMaxTokens = 1 << 22;
   static constexpr int64_t kMaxTokenBytes = 1024;
 
   // InvalidArgument names the token that is too long, not UTF-8 or there twice.
