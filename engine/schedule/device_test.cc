@@ -1,0 +1,289 @@
+#include "engine/schedule/device.h"
+
+#include <omp.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/communicator.h"
+#include "kernels/forwarding_backend.h"
+
+namespace recurve {
+namespace {
+
+using ::testing::ElementsAre;
+
+class HeapBuffer : public DeviceBuffer {
+ public:
+  explicit HeapBuffer(int64_t bytes) : bytes_(bytes) {}
+  void* data() const override { return nullptr; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const int64_t bytes_;
+};
+
+// Allocates; nothing else is called.
+class AllocatingBackend : public ForwardingBackend {
+ public:
+  AllocatingBackend() : ForwardingBackend(nullptr) {}
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(
+      int64_t bytes) override {
+    return std::make_unique<HeapBuffer>(bytes);
+  }
+};
+
+std::unique_ptr<Backend> Allocating(const DeviceSpec&) {
+  return std::make_unique<AllocatingBackend>();
+}
+
+DeviceSpec Threads(int threads) {
+  DeviceSpec spec;
+  spec.text = "cpu:" + std::to_string(threads);
+  spec.threads = threads;
+  return spec;
+}
+
+std::vector<DeviceSpec> Devices(int count) {
+  return std::vector<DeviceSpec>(count, Threads(1));
+}
+
+// What tasks did, in order.
+class Log {
+ public:
+  void Add(std::string entry) {
+    absl::MutexLock lock(&mutex_);
+    entries_.push_back(std::move(entry));
+  }
+  std::vector<std::string> entries() const {
+    absl::MutexLock lock(&mutex_);
+    return entries_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::vector<std::string> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+DeviceWorker::Task Writes(Log& log, std::string entry) {
+  return [&log, entry](Backend&) { log.Add(entry); };
+}
+
+TEST(DeviceWorker, ServesBeforeItTrains) {
+  Log log;
+  {
+    DeviceWorker worker(0, Threads(1), Allocating);
+    absl::Notification go;
+    worker.Enqueue(TaskClass::kTraining,
+                   [&](Backend&) { go.WaitForNotification(); });
+    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 1"));
+    worker.Enqueue(TaskClass::kServing, Writes(log, "serve 1"));
+    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 2"));
+    worker.Enqueue(TaskClass::kServing, Writes(log, "serve 2"));
+    go.Notify();
+  }
+  EXPECT_THAT(log.entries(),
+              ElementsAre("serve 1", "serve 2", "train 1", "train 2"));
+}
+
+TEST(DeviceWorker, ServesWithinATrainingTask) {
+  Log log;
+  {
+    DeviceWorker worker(0, Threads(1), Allocating);
+    absl::Notification started, queued;
+    worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
+      started.Notify();
+      queued.WaitForNotification();
+      log.Add("train 1a");
+      worker.ServeWaiting();
+      log.Add("train 1b");
+      worker.ServeWaiting();
+    });
+    started.WaitForNotification();
+    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 2"));
+    worker.Enqueue(TaskClass::kServing, [&](Backend&) {
+      log.Add("serve 1");
+      worker.Enqueue(TaskClass::kServing, Writes(log, "serve 2"));
+    });
+    queued.Notify();
+  }
+  // Serving that comes while ServeWaiting runs waits for the next one.
+  EXPECT_THAT(log.entries(), ElementsAre("train 1a", "serve 1", "train 1b",
+                                         "serve 2", "train 2"));
+}
+
+TEST(DeviceWorker, SetsItsOwnTeamSize) {
+  std::vector<int> sizes;
+  {
+    DeviceWorker two(0, Threads(2), Allocating);
+    DeviceWorker three(1, Threads(3), Allocating);
+    absl::Notification first;
+    two.Enqueue(TaskClass::kServing, [&](Backend&) {
+      int size = 0;
+#pragma omp parallel
+#pragma omp single
+      size = omp_get_num_threads();
+      sizes.push_back(size);
+      sizes.push_back(omp_get_max_threads());
+      first.Notify();
+    });
+    three.Enqueue(TaskClass::kServing, [&](Backend&) {
+      first.WaitForNotification();
+      sizes.push_back(omp_get_max_threads());
+    });
+  }
+  EXPECT_THAT(sizes, ElementsAre(2, 2, 3));
+}
+
+TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
+  DeviceWorker worker(3, Threads(1), Allocating);
+  EXPECT_EQ(worker.name(), "devices/3");
+  std::unique_ptr<DeviceBuffer> kept;
+  absl::Notification started, go;
+  worker.Enqueue(TaskClass::kTraining, [&](Backend& backend) {
+    kept = *backend.Allocate(100);
+    const auto released = *backend.Allocate(10);
+    worker.AddRows(5);
+    worker.AddRows(6);
+    absl::SleepFor(absl::Milliseconds(5));
+    started.Notify();
+    go.WaitForNotification();
+  });
+  worker.Enqueue(TaskClass::kTraining, [](Backend&) {});
+  started.WaitForNotification();
+  const DeviceStats stats = worker.stats();
+  EXPECT_EQ(stats.rows, 11);
+  EXPECT_EQ(stats.memory_bytes, 110);
+  EXPECT_EQ(stats.queued_tasks, 1);
+  EXPECT_GE(stats.busy_seconds, 0.005);
+  go.Notify();
+  absl::Notification done;
+  worker.Enqueue(TaskClass::kTraining, [&](Backend&) { done.Notify(); });
+  done.WaitForNotification();
+  EXPECT_EQ(worker.stats().memory_bytes, 100);
+  EXPECT_EQ(worker.stats().queued_tasks, 0);
+  kept.reset();
+  EXPECT_EQ(worker.stats().memory_bytes, 0);
+}
+
+TEST(DevicePool, FindsTheLeastLoadedDevice) {
+  absl::Notification go;
+  DevicePool pool(Devices(3), Allocating);
+  const auto wait = [&](Backend&) { go.WaitForNotification(); };
+  pool.device(0).Enqueue(TaskClass::kTraining, wait);
+  pool.device(0).Enqueue(TaskClass::kTraining, wait);
+  pool.device(1).Enqueue(TaskClass::kTraining, wait);
+  EXPECT_EQ(pool.LeastLoaded().name(), "devices/2");
+  pool.device(2).Enqueue(TaskClass::kTraining, wait);
+  pool.device(2).Enqueue(TaskClass::kTraining, wait);
+  EXPECT_EQ(pool.LeastLoaded().name(), "devices/1");
+  go.Notify();
+}
+
+TEST(DevicePool, GangRunsOnEveryDeviceAndIsDoneOnce) {
+  DevicePool pool(Devices(4), Allocating);
+  std::vector<int> ran(4, 0);
+  std::atomic<int> done_count = 0;
+  absl::Notification done;
+  pool.EnqueueGang([&](int rank, Backend&) { ++ran[rank]; },
+                   [&] {
+                     ++done_count;
+                     done.Notify();
+                   });
+  done.WaitForNotification();
+  EXPECT_THAT(ran, ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(done_count, 1);
+}
+
+TEST(DevicePool, GangsFromManyThreadsComeInOneOrder) {
+  constexpr int kThreads = 4, kGangs = 50, kDevices = 3;
+  std::vector<std::vector<int>> orders(kDevices);
+  {
+    DevicePool pool(Devices(kDevices), Allocating);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kGangs; ++i) {
+          pool.EnqueueGang(
+              [&orders, id = t * kGangs + i](int rank, Backend&) {
+                orders[rank].push_back(id);
+              },
+              [] {});
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(orders[0].size(), static_cast<size_t>(kThreads * kGangs));
+  EXPECT_EQ(orders[1], orders[0]);
+  EXPECT_EQ(orders[2], orders[0]);
+}
+
+TEST(DevicePool, ConcurrentCollectivesAndServingDoNotDeadlock) {
+  constexpr int kDevices = 3, kRounds = 100;
+  std::atomic<int> collectives = 0, served = 0;
+  {
+    DevicePool pool(Devices(kDevices), Allocating);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&] {
+        auto communicators = CreateLocalCommunicators(kDevices);
+        for (int i = 0; i < kRounds; ++i) {
+          absl::Notification done;
+          pool.EnqueueCollective(
+              [&](int rank, Backend&) {
+                if (communicators[rank]->Barrier().ok()) ++collectives;
+              },
+              [&] { done.Notify(); });
+          done.WaitForNotification();
+        }
+      });
+    }
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRounds; ++i) {
+        pool.LeastLoaded().Enqueue(TaskClass::kServing,
+                                   [&](Backend&) { ++served; });
+      }
+    });
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(collectives, 2 * kRounds * kDevices);
+  EXPECT_EQ(served, kRounds);
+}
+
+TEST(DevicePool, DeviceServesWhileItWaitsForTheOthers) {
+  DevicePool pool(Devices(2), Allocating);
+  absl::Notification release, served, done;
+  pool.device(1).Enqueue(TaskClass::kTraining,
+                         [&](Backend&) { release.WaitForNotification(); });
+  std::atomic<int> ran = 0;
+  pool.EnqueueCollective([&](int, Backend&) { ++ran; }, [&] { done.Notify(); });
+  pool.device(0).Enqueue(TaskClass::kServing,
+                         [&](Backend&) { served.Notify(); });
+  ASSERT_TRUE(served.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_EQ(ran, 0);
+  release.Notify();
+  done.WaitForNotification();
+  EXPECT_EQ(ran, 2);
+}
+
+TEST(DevicePool, DestructionFinishesGangs) {
+  std::atomic<int> ran = 0;
+  for (int round = 0; round < 100; ++round) {
+    DevicePool pool(Devices(3), Allocating);
+    pool.EnqueueCollective([&](int, Backend&) { ++ran; }, [] {});
+  }
+  EXPECT_EQ(ran, 300);
+}
+
+}  // namespace
+}  // namespace recurve
