@@ -27,9 +27,9 @@ Chain CutInTime(int64_t sequence, int64_t begin, int64_t end,
 
 std::vector<Chain> CutBatch(absl::Span<const int64_t> cu_seqlens,
                             const CutOptions& options) {
-  const int64_t uncut_rows =
-      options.call_rows > 0 ? std::min(options.call_rows, options.max_rows)
-                            : options.max_rows;
+  const int64_t uncut_rows = options.call_rows > 0
+                                 ? std::min(options.call_rows, options.max_rows)
+                                 : options.max_rows;
   std::vector<Chain> chains;
   Chunk open;  // whole sequences gathered so far
   const auto close = [&] {

@@ -35,8 +35,8 @@ void Probabilities(absl::Span<const float> logits, double log_sum_exp,
 }
 
 int32_t ArgMax(absl::Span<const float> logits) {
-  return static_cast<int32_t>(
-      std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
+                              logits.begin());
 }
 
 void TopK(absl::Span<const float> logits, double log_sum_exp,

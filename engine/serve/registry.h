@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,51 +24,23 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "engine/base/resource_id.h"
+#include "engine/model/library_import.h"
+#include "engine/model/library_keys.h"
 #include "engine/model/model.h"
+#include "engine/serve/model_version.h"
+#include "proto/recurve/v1/model_config.pb.h"
 
 namespace recurve {
-
-using ParameterBuffer = std::vector<float>;  // Model::parameters() layout
-
-// One version of a model. Immutable, safe for concurrent use.
-class ModelVersion {
- public:
-  std::string name;  // models/ID/versions/N
-  std::string model_id;
-  int64_t number = 0;
-  std::shared_ptr<const Model> model;   // model->config() is the config
-  std::vector<std::string> vocabulary;  // index = token id; may be empty
-  std::string source;     // `created`, `imported`, `jobs/...`, `trainers/...`
-  std::string sha256;     // of model.safetensors, lower-case hex
-  std::string directory;  // where the files are
-  // Key prefixes of the embedding and output modules in model.safetensors.
-  std::string embedding_key;
-  std::string output_key;
-  std::string request_id;  // of the call that made it; may be empty
-  absl::Time create_time;
-
-  // The weights, read from disk on first use and kept as long as someone holds
-  // them. DataLoss names a file that is damaged or gone.
-  absl::StatusOr<std::shared_ptr<const ParameterBuffer>> Parameters() const;
-
- private:
-  mutable absl::Mutex mutex_;
-  mutable std::weak_ptr<const ParameterBuffer> parameters_
-      ABSL_GUARDED_BY(mutex_);
-};
-
-using ModelHandle = std::shared_ptr<const ModelVersion>;
 
 // What a new version is made of.
 struct VersionContents {
   std::shared_ptr<const Model> model;
   ParameterBuffer parameters;
-  std::vector<std::string> vocabulary;
-  std::string source;
-  // Empty = the names that export chooses.
-  std::string embedding_key;
-  std::string output_key;
+  std::vector<std::string> vocabulary;  // as long as the model's, or empty
+  std::string source;  // `created`, `imported`, `jobs/...`, `trainers/...`
+  // Module names in model.safetensors. Absent: those of the model's newest
+  // version if it has the same config, else DefaultNames.
+  std::optional<LibraryNames> names;
   // If a version of this model was made by a call with the same id, that
   // version is returned and nothing is written. Survives restarts.
   std::string request_id;
@@ -78,8 +51,7 @@ struct ImportContents {
   std::string path;
   v1::ModelConfig config;
   std::vector<std::string> vocabulary;
-  std::string embedding_key;  // hints; empty = found from the file
-  std::string output_key;
+  ImportOptions options;
   std::string request_id;
 };
 
@@ -127,6 +99,7 @@ class Registry {
   absl::Status Delete(absl::string_view model_name);
 
   // Called, outside the registry's lock, with each version that is deleted.
+  // Set it before the registry is shared.
   void OnDelete(std::function<void(const ModelVersion&)> callback);
 
  private:
@@ -136,16 +109,22 @@ class Registry {
 
   explicit Registry(std::string directory);
   absl::Status Load();
-  absl::StatusOr<std::shared_ptr<Entry>> Find(absl::string_view id) const;
+  std::shared_ptr<Entry> Find(absl::string_view id) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<Entry> FindOrAdd(const std::string& id)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ModelHandle> AddVersion(const std::string& model_id,
                                          VersionContents contents,
                                          bool must_be_new);
+  absl::StatusOr<ModelHandle> AddTo(Entry& entry, const std::string& model_id,
+                                    VersionContents& contents,
+                                    bool must_be_new);
 
   const std::string directory_;  // DATA_DIR/models
+  std::function<void(const ModelVersion&)> on_delete_;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>, std::less<>> models_
       ABSL_GUARDED_BY(mutex_);
-  std::function<void(const ModelVersion&)> on_delete_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace recurve

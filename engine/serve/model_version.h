@@ -1,0 +1,62 @@
+// One version of a model, ready to use.
+#ifndef RECURVE_ENGINE_SERVE_MODEL_VERSION_H_
+#define RECURVE_ENGINE_SERVE_MODEL_VERSION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "engine/model/library_keys.h"
+#include "engine/model/model.h"
+
+namespace recurve {
+
+using ParameterBuffer = std::vector<float>;  // Model::parameters() layout
+
+class ModelVersion;
+using ModelHandle = std::shared_ptr<const ModelVersion>;
+
+// Immutable once shared; safe for concurrent use. A handle keeps it good after
+// its deletion, but for weights that were not read yet.
+class ModelVersion {
+ public:
+  // Weights in memory alone, of no registry.
+  static ModelHandle InMemory(std::shared_ptr<const Model> model,
+                              ParameterBuffer parameters);
+
+  std::string name;  // models/ID/versions/N
+  std::string model_id;
+  int64_t number = 0;
+  std::shared_ptr<const Model> model;   // model->config() is the config
+  std::vector<std::string> vocabulary;  // index = token id; may be empty
+  LibraryNames names;                   // of the modules in model.safetensors
+  std::string source;      // `created`, `imported`, `jobs/...`, `trainers/...`
+  std::string request_id;  // of the call that made it; may be empty
+  std::string sha256;      // of model.safetensors
+  std::string directory;   // where the files are; empty in memory
+  absl::Time create_time;
+
+  // The weights, read and checked on first use and kept as long as someone
+  // holds them. DataLoss names a file that is damaged or gone, NotFound says
+  // that the version was deleted.
+  absl::StatusOr<std::shared_ptr<const ParameterBuffer>> Parameters() const;
+
+  void MarkDeleted() const { deleted_ = true; }
+
+ private:
+  mutable std::atomic<bool> deleted_ = false;
+  std::shared_ptr<const ParameterBuffer> in_memory_;
+  mutable absl::Mutex mutex_;
+  mutable std::weak_ptr<const ParameterBuffer> parameters_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_SERVE_MODEL_VERSION_H_

@@ -1,0 +1,461 @@
+#include "engine/serve/registry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "engine/base/resource_id.h"
+#include "engine/model/file.h"
+#include "engine/model/safetensors.h"
+#include "engine/serve/version_files.h"
+#include "engine/train/vocabulary.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Folders whose names begin so are not visible: being written or removed. No
+// id begins with a dot.
+constexpr char kAside[] = ".aside-";
+
+absl::Status FileError(absl::string_view what, const fs::path& path,
+                       const std::error_code& error) {
+  const auto code = error == std::errc::no_space_on_device
+                        ? absl::StatusCode::kResourceExhausted
+                        : absl::StatusCode::kUnavailable;
+  return absl::Status(
+      code, absl::StrCat(what, " ", path.string(), ": ", error.message()));
+}
+
+absl::Status CreateDirectories(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return FileError("creating", path, error);
+  return absl::OkStatus();
+}
+
+absl::Status Rename(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) return FileError("renaming", from, error);
+  return SyncDirectory(to.parent_path().string());
+}
+
+void RemoveAll(const fs::path& path) {
+  std::error_code ignored;  // what stays is swept at the next start
+  fs::remove_all(path, ignored);
+}
+
+// The names in a folder, those set aside removed first.
+absl::StatusOr<std::vector<std::string>> SweepAndList(const fs::path& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) return FileError("reading", path, error);
+  names.erase(std::remove_if(names.begin(), names.end(),
+                             [&](const std::string& name) {
+                               const bool aside = name.rfind(kAside, 0) == 0;
+                               if (aside) RemoveAll(path / name);
+                               return aside;
+                             }),
+              names.end());
+  return names;
+}
+
+// --- Names ---
+
+std::string ModelName(absl::string_view id) {
+  return absl::StrCat("models/", id);
+}
+
+std::string VersionName(absl::string_view id, int64_t number) {
+  return absl::StrCat("models/", id, "/versions/", number);
+}
+
+struct ParsedName {
+  std::string id;
+  int64_t number = 0;  // 0: the newest
+};
+
+absl::StatusOr<ParsedName> ParseName(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+  ParsedName parsed;
+  const bool model = parts.size() == 2 && parts[0] == "models";
+  const bool version =
+      parts.size() == 4 && parts[0] == "models" && parts[2] == "versions" &&
+      absl::SimpleAtoi(parts[3], &parsed.number) && parsed.number > 0 &&
+      parts[3] == absl::StrCat(parsed.number);
+  if (!model && !version) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", absl::CHexEscape(name.substr(0, 200)),
+                     "\" is not the name of a model; write models/ID or "
+                     "models/ID/versions/N"));
+  }
+  RETURN_IF_ERROR(CheckResourceId(parts[1], "model id"));
+  parsed.id = std::string(parts[1]);
+  return parsed;
+}
+
+absl::Status NoSuchModel(absl::string_view id) {
+  return absl::NotFoundError(absl::StrCat("there is no ", ModelName(id)));
+}
+
+// --- Contents ---
+
+absl::Status CheckVocabulary(const Model& model,
+                             const std::vector<std::string>& vocabulary) {
+  if (vocabulary.empty()) return absl::OkStatus();
+  const int64_t size = static_cast<int64_t>(vocabulary.size());
+  if (size != model.vocabulary_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "vocabulary: has ", size, " tokens, the model's input takes ",
+        model.vocabulary_size()));
+  }
+  return Vocabulary::Create(vocabulary).status();
+}
+
+absl::Status CheckContents(const VersionContents& contents) {
+  const int64_t size = static_cast<int64_t>(contents.parameters.size());
+  const ParameterLayout& layout = contents.model->parameters();
+  if (size != layout.buffer_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("parameters: ", size,
+                                                   " numbers, the model has ",
+                                                   layout.buffer_size()));
+  }
+  for (const Parameter& parameter : layout.parameters()) {
+    const float* begin = contents.parameters.data() + parameter.offset;
+    if (!std::all_of(begin, begin + parameter.count(),
+                     [](float x) { return std::isfinite(x); })) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("a number of ", parameter.name, " is NaN or infinite"));
+    }
+  }
+  return CheckVocabulary(*contents.model, contents.vocabulary);
+}
+
+bool SameConfig(const Model& a, const Model& b) {
+  return a.config().SerializeAsString() == b.config().SerializeAsString();
+}
+
+}  // namespace
+
+// The versions of one model. Changes to it are made under `change`, which
+// covers the file work; `versions` and `deleted` change under the registry's
+// lock as well, and may be read under either.
+struct Registry::Entry {
+  absl::Mutex change ABSL_ACQUIRED_BEFORE(mutex_);
+  Versions versions;
+  bool deleted = false;  // find it again
+
+  // Null if the newest cannot be read or there is none.
+  ModelHandle newest() const {
+    return versions.empty() || !versions.rbegin()->second.ok()
+               ? nullptr
+               : *versions.rbegin()->second;
+  }
+  ModelHandle OfRequest(absl::string_view request_id) const {
+    if (request_id.empty()) return nullptr;
+    for (const auto& [number, version] : versions) {
+      if (version.ok() && (*version)->request_id == request_id) return *version;
+    }
+    return nullptr;
+  }
+};
+
+Registry::Registry(std::string directory) : directory_(std::move(directory)) {}
+Registry::~Registry() = default;
+
+// --- Opening ---
+
+absl::StatusOr<std::unique_ptr<Registry>> Registry::Open(
+    const std::string& data_dir) {
+  auto registry = std::unique_ptr<Registry>(
+      new Registry(absl::StrCat(data_dir, "/models")));
+  RETURN_IF_ERROR(registry->Load());
+  return registry;
+}
+
+namespace {
+
+absl::StatusOr<ModelHandle> LoadVersion(const fs::path& directory,
+                                        const std::string& id, int64_t number) {
+  ASSIGN_OR_RETURN(auto version, ReadVersionFiles(directory.string()));
+  version->name = VersionName(id, number);
+  version->model_id = id;
+  version->number = number;
+  return ModelHandle(std::move(version));
+}
+
+}  // namespace
+
+absl::Status Registry::Load() {
+  RETURN_IF_ERROR(CreateDirectories(directory_));
+  RETURN_IF_ERROR(SyncDirectory(fs::path(directory_).parent_path().string()));
+  ASSIGN_OR_RETURN(const auto ids, SweepAndList(directory_));
+  for (const std::string& id : ids) {
+    if (!CheckResourceId(id, "folder").ok()) continue;
+    const fs::path folder = fs::path(directory_) / id / "versions";
+    // A crash may have left a model's folder without its first version.
+    if (!fs::is_directory(folder)) continue;
+    ASSIGN_OR_RETURN(const auto numbers, SweepAndList(folder));
+    auto entry = std::make_shared<Entry>();
+    for (const std::string& text : numbers) {
+      int64_t number = 0;
+      if (!absl::SimpleAtoi(text, &number) || number <= 0) continue;
+      entry->versions.emplace(number, LoadVersion(folder / text, id, number));
+    }
+    if (entry->versions.empty()) continue;
+    absl::MutexLock lock(&mutex_);
+    models_.emplace(id, std::move(entry));
+  }
+  return absl::OkStatus();
+}
+
+// --- Adding ---
+
+absl::StatusOr<ModelHandle> Registry::Create(const std::string& model_id,
+                                             VersionContents contents) {
+  return AddVersion(model_id, std::move(contents), /*must_be_new=*/true);
+}
+
+absl::StatusOr<ModelHandle> Registry::Publish(const std::string& model_id,
+                                              VersionContents contents) {
+  return AddVersion(model_id, std::move(contents), /*must_be_new=*/false);
+}
+
+absl::StatusOr<ModelHandle> Registry::Import(const std::string& model_id,
+                                             const ImportContents& contents) {
+  RETURN_IF_ERROR(CheckResourceId(model_id, "model_id"));
+  if (ModelHandle done = FindRequest(model_id, contents.request_id)) {
+    return done;
+  }
+  VersionContents version;
+  ASSIGN_OR_RETURN(version.model, Model::Create(contents.config));
+  RETURN_IF_ERROR(CheckVocabulary(*version.model, contents.vocabulary));
+  ASSIGN_OR_RETURN(const Safetensors file, Safetensors::Open(contents.path));
+  ASSIGN_OR_RETURN(
+      ImportedModel imported,
+      ImportLibrary(*version.model, file.tensors(), contents.options));
+  version.parameters = std::move(imported.parameters);
+  version.names = std::move(imported.names);
+  version.vocabulary = contents.vocabulary;
+  version.source = "imported";
+  version.request_id = contents.request_id;
+  return Publish(model_id, std::move(version));
+}
+
+absl::StatusOr<ModelHandle> Registry::AddVersion(const std::string& model_id,
+                                                 VersionContents contents,
+                                                 bool must_be_new) {
+  RETURN_IF_ERROR(CheckResourceId(model_id, "model_id"));
+  RETURN_IF_ERROR(CheckContents(contents));
+  while (true) {
+    const std::shared_ptr<Entry> entry = FindOrAdd(model_id);
+    absl::MutexLock change(&entry->change);
+    if (entry->deleted) continue;
+    auto version = AddTo(*entry, model_id, contents, must_be_new);
+    if (entry->versions.empty()) {
+      absl::MutexLock lock(&mutex_);
+      entry->deleted = true;
+      models_.erase(model_id);
+    }
+    return version;
+  }
+}
+
+absl::StatusOr<ModelHandle> Registry::AddTo(Entry& entry,
+                                            const std::string& model_id,
+                                            VersionContents& contents,
+                                            bool must_be_new) {
+  if (ModelHandle done = entry.OfRequest(contents.request_id)) return done;
+  if (must_be_new && !entry.versions.empty()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(ModelName(model_id), " already exists"));
+  }
+  const ModelHandle newest = entry.newest();
+  auto version = std::make_shared<ModelVersion>();
+  version->model_id = model_id;
+  version->number =
+      entry.versions.empty() ? 1 : entry.versions.rbegin()->first + 1;
+  version->name = VersionName(model_id, version->number);
+  version->model = contents.model;
+  version->vocabulary = std::move(contents.vocabulary);
+  version->source = std::move(contents.source);
+  version->request_id = std::move(contents.request_id);
+  version->create_time = absl::Now();
+  version->names =
+      contents.names.has_value() ? *std::move(contents.names)
+      : newest != nullptr && SameConfig(*newest->model, *contents.model)
+          ? newest->names
+          : DefaultNames(*contents.model);
+
+  const fs::path folder = fs::path(directory_) / model_id / "versions";
+  const fs::path aside = folder / absl::StrCat(kAside, version->number);
+  RemoveAll(aside);
+  RETURN_IF_ERROR(CreateDirectories(aside));
+  version->directory = aside.string();
+  const fs::path place = folder / absl::StrCat(version->number);
+  absl::Status status = WriteVersionFiles(contents.parameters, *version);
+  if (status.ok() && entry.versions.empty()) {
+    status.Update(SyncDirectory(folder.parent_path().string()));
+    status.Update(SyncDirectory(directory_));
+  }
+  if (status.ok()) status = Rename(aside, place);
+  if (!status.ok()) {
+    RemoveAll(aside);
+    RemoveAll(place);  // renamed, but perhaps not for good
+    return status;
+  }
+  version->directory = place.string();
+
+  absl::MutexLock lock(&mutex_);
+  entry.versions.emplace(version->number, version);
+  return ModelHandle(std::move(version));
+}
+
+// --- Looking ---
+
+std::shared_ptr<Registry::Entry> Registry::Find(absl::string_view id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = models_.find(id);
+  return it == models_.end() || it->second->versions.empty() ? nullptr
+                                                             : it->second;
+}
+
+std::shared_ptr<Registry::Entry> Registry::FindOrAdd(const std::string& id) {
+  absl::MutexLock lock(&mutex_);
+  std::shared_ptr<Entry>& entry = models_[id];
+  if (entry == nullptr) entry = std::make_shared<Entry>();
+  return entry;
+}
+
+absl::StatusOr<ModelHandle> Registry::Get(absl::string_view name) const {
+  ASSIGN_OR_RETURN(const ParsedName parsed, ParseName(name));
+  const std::shared_ptr<Entry> entry = Find(parsed.id);
+  if (entry == nullptr) return NoSuchModel(parsed.id);
+  absl::MutexLock lock(&mutex_);
+  if (parsed.number == 0) return entry->versions.rbegin()->second;
+  const auto it = entry->versions.find(parsed.number);
+  if (it != entry->versions.end()) return it->second;
+  return absl::NotFoundError(absl::StrCat(
+      "there is no ", name, "; the newest version of ", ModelName(parsed.id),
+      " is ", entry->versions.rbegin()->first));
+}
+
+ModelHandle Registry::FindRequest(absl::string_view model_id,
+                                  absl::string_view request_id) const {
+  const std::shared_ptr<Entry> entry = Find(model_id);
+  if (entry == nullptr) return nullptr;
+  absl::MutexLock lock(&mutex_);
+  return entry->OfRequest(request_id);
+}
+
+namespace {
+
+template <typename Versions>
+ModelSummary Summarize(const std::string& id, const Versions& versions) {
+  ModelSummary summary;
+  summary.name = ModelName(id);
+  summary.latest_version = VersionName(id, versions.rbegin()->first);
+  summary.version_count = static_cast<int64_t>(versions.size());
+  summary.create_time = absl::InfinitePast();
+  for (const auto& [number, version] : versions) {
+    if (!version.ok()) continue;
+    summary.create_time = (*version)->create_time;
+    break;
+  }
+  return summary;
+}
+
+// "models/ID" -> ID.
+absl::StatusOr<std::string> ParseModelName(absl::string_view name) {
+  ASSIGN_OR_RETURN(ParsedName parsed, ParseName(name));
+  if (parsed.number == 0) return parsed.id;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", name, "\" names a version; a model is asked for: models/",
+      parsed.id));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSummary> Registry::Describe(
+    absl::string_view model_name) const {
+  ASSIGN_OR_RETURN(const std::string id, ParseModelName(model_name));
+  const std::shared_ptr<Entry> entry = Find(id);
+  if (entry == nullptr) return NoSuchModel(id);
+  absl::MutexLock lock(&mutex_);
+  return Summarize(id, entry->versions);
+}
+
+std::vector<ModelSummary> Registry::ListModels(absl::string_view after,
+                                               int64_t limit) const {
+  std::vector<ModelSummary> summaries;
+  absl::MutexLock lock(&mutex_);
+  for (auto it = models_.upper_bound(after);
+       it != models_.end() && static_cast<int64_t>(summaries.size()) < limit;
+       ++it) {
+    if (it->second->versions.empty()) continue;
+    summaries.push_back(Summarize(it->first, it->second->versions));
+  }
+  return summaries;
+}
+
+absl::StatusOr<std::vector<ModelHandle>> Registry::ListVersions(
+    absl::string_view model_name, int64_t after, int64_t limit) const {
+  ASSIGN_OR_RETURN(const std::string id, ParseModelName(model_name));
+  const std::shared_ptr<Entry> entry = Find(id);
+  if (entry == nullptr) return NoSuchModel(id);
+  std::vector<ModelHandle> versions;
+  absl::MutexLock lock(&mutex_);
+  for (auto it = entry->versions.upper_bound(after);
+       it != entry->versions.end() &&
+       static_cast<int64_t>(versions.size()) < limit;
+       ++it) {
+    if (it->second.ok()) versions.push_back(*it->second);
+  }
+  return versions;
+}
+
+// --- Deleting ---
+
+void Registry::OnDelete(std::function<void(const ModelVersion&)> callback) {
+  on_delete_ = std::move(callback);
+}
+
+absl::Status Registry::Delete(absl::string_view model_name) {
+  ASSIGN_OR_RETURN(const std::string id, ParseModelName(model_name));
+  const std::shared_ptr<Entry> entry = Find(id);
+  if (entry == nullptr) return NoSuchModel(id);
+  absl::MutexLock change(&entry->change);
+  if (entry->deleted) return NoSuchModel(id);
+  const fs::path aside =
+      fs::path(directory_) /
+      absl::StrCat(kAside, id, "-", absl::ToUnixNanos(absl::Now()));
+  RETURN_IF_ERROR(Rename(fs::path(directory_) / id, aside));
+  {
+    absl::MutexLock lock(&mutex_);
+    entry->deleted = true;
+    models_.erase(id);
+  }
+  for (const auto& [number, version] : entry->versions) {
+    if (!version.ok()) continue;
+    (*version)->MarkDeleted();
+    if (on_delete_) on_delete_(**version);
+  }
+  RemoveAll(aside);
+  return absl::OkStatus();
+}
+
+}  // namespace recurve
