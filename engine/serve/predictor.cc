@@ -1,0 +1,215 @@
+#include "engine/serve/predictor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/serve/output_selection.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+absl::Status CheckState(const PredictRequest& request) {
+  const Model& model = *request.version->model;
+  if (request.state.empty() && !request.selection.state) {
+    return absl::OkStatus();
+  }
+  if (model.bidirectional()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(request.version->name,
+                     " is bidirectional: it has no state to take or to give"));
+  }
+  if (request.state.empty()) return absl::OkStatus();
+  const int64_t sequences = request.batch.num_sequences();
+  const int64_t want = sequences * model.state_size();
+  const int64_t size = static_cast<int64_t>(request.state.size());
+  if (size != want) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state: ", size, " numbers, expected ", want, " (",
+                     sequences, " sequences of ", model.state_size(), ")"));
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    if (std::isfinite(request.state[i])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("state: number ", i % model.state_size(), " of sequence ",
+                     i / model.state_size(), " is NaN or infinite"));
+  }
+  return absl::OkStatus();
+}
+
+bool WantsClasses(const OutputSelection& selection) {
+  return selection.probabilities || selection.top_k > 0 || selection.classes;
+}
+
+absl::Status CheckSelection(const PredictRequest& request) {
+  const Model& model = *request.version->model;
+  const int64_t top_k = request.selection.top_k;
+  if (top_k < 0 || top_k > model.output_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("top_k: is ", top_k, ", must be 0 to ",
+                     model.output_size(), ", the model's outputs"));
+  }
+  if (WantsClasses(request.selection) &&
+      model.config().loss().kind() == v1::Loss::MEAN_SQUARED_ERROR) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(request.version->name,
+                     " predicts numbers, not classes: ask for logits"));
+  }
+  return absl::OkStatus();
+}
+
+int64_t OutputRows(const PredictRequest& request) {
+  return request.version->model->pools() ? request.batch.num_sequences()
+                                         : request.batch.num_rows();
+}
+
+// Exact up to the wire's framing; a double so that it cannot overflow.
+double ResultBytes(const PredictRequest& request) {
+  const OutputSelection& selection = request.selection;
+  const Model& model = *request.version->model;
+  const double columns = static_cast<double>(model.output_size());
+  const double row = (selection.logits ? columns : 0) +
+                     (selection.probabilities ? columns : 0) +
+                     2.0 * static_cast<double>(selection.top_k) +
+                     (selection.classes ? 1 : 0);
+  double numbers = row * static_cast<double>(OutputRows(request));
+  if (selection.hidden) {
+    numbers += static_cast<double>(model.hidden_channels()) *
+               static_cast<double>(request.batch.num_rows());
+  }
+  if (selection.state) {
+    numbers += static_cast<double>(model.state_size()) *
+               static_cast<double>(request.batch.num_sequences());
+  }
+  return numbers * sizeof(float);
+}
+
+void Reserve(const PredictRequest& request, Prediction& prediction) {
+  const OutputSelection& selection = request.selection;
+  const Model& model = *request.version->model;
+  prediction.version = request.version;
+  prediction.rows = OutputRows(request);
+  prediction.columns = model.output_size();
+  const int64_t numbers = prediction.rows * prediction.columns;
+  if (selection.logits) prediction.logits.resize(numbers);
+  if (selection.probabilities) prediction.probabilities.resize(numbers);
+  prediction.top_classes.resize(prediction.rows * selection.top_k);
+  prediction.top_probabilities.resize(prediction.rows * selection.top_k);
+  if (selection.classes) prediction.classes.resize(prediction.rows);
+  if (selection.hidden) {
+    prediction.hidden_columns = model.hidden_channels();
+    prediction.hidden.resize(request.batch.num_rows() *
+                             prediction.hidden_columns);
+  }
+}
+
+// Of output row `row`, to its place.
+absl::Status ReadClasses(const OutputSelection& selection, int64_t row,
+                         absl::Span<const float> logits,
+                         Prediction& prediction) {
+  const double log_sum_exp = LogSumExp(logits);
+  if (!std::isfinite(log_sum_exp)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the logits of row ", row, " are not finite"));
+  }
+  const size_t columns = logits.size();
+  if (selection.probabilities) {
+    Probabilities(logits, log_sum_exp,
+                  absl::MakeSpan(prediction.probabilities)
+                      .subspan(row * columns, columns));
+  }
+  if (selection.classes) prediction.classes[row] = ArgMax(logits);
+  if (selection.top_k > 0) {
+    const size_t begin = row * selection.top_k;
+    TopK(logits, log_sum_exp,
+         absl::MakeSpan(prediction.top_classes).subspan(begin, selection.top_k),
+         absl::MakeSpan(prediction.top_probabilities)
+             .subspan(begin, selection.top_k));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRows(const OutputSelection& selection, const ChunkRows& rows,
+                      Prediction& prediction) {
+  const auto copy = [](Matrix<const float> from, int64_t row,
+                       std::vector<float>& to) {
+    std::copy(from.data, from.data + from.rows * from.cols,
+              to.begin() + row * from.cols);
+  };
+  if (selection.hidden) {
+    copy(rows.hidden, rows.chunk.first_row, prediction.hidden);
+  }
+  if (selection.logits) {
+    copy(rows.output, rows.first_output_row, prediction.logits);
+  }
+  if (!WantsClasses(selection)) return absl::OkStatus();
+  for (int64_t r = 0; r < rows.output.rows; ++r) {
+    RETURN_IF_ERROR(ReadClasses(
+        selection, rows.first_output_row + r,
+        absl::MakeConstSpan(rows.output.row(r), rows.output.cols), prediction));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Predictor::Predictor(BatchRunner& runner, const Options& options)
+    : runner_(runner), options_(options) {}
+
+absl::Status Predictor::Check(const PredictRequest& request) const {
+  RETURN_IF_ERROR(request.version->model->CheckBatch(
+      request.batch, /*allow_empty_sequences=*/false));
+  if (request.batch.num_rows() > options_.max_rows) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("batch: ", request.batch.num_rows(),
+                     " rows, the limit of one request is ", options_.max_rows));
+  }
+  RETURN_IF_ERROR(CheckState(request));
+  RETURN_IF_ERROR(CheckSelection(request));
+  const double bytes = ResultBytes(request);
+  if (bytes > static_cast<double>(options_.max_result_bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the results asked for take ", bytes, " bytes, the limit is ",
+        options_.max_result_bytes, "; send fewer rows or ask for less"));
+  }
+  return request.control.Check();
+}
+
+void Predictor::Predict(PredictRequest request, Done done) {
+  if (absl::Status status = Check(request); !status.ok()) return done(status);
+  if (running_.fetch_add(1) >= options_.max_enqueued) {
+    running_.fetch_sub(1);
+    return done(absl::ResourceExhaustedError(absl::StrCat(
+        options_.max_enqueued, " predictions are waiting already")));
+  }
+  auto prediction = std::make_shared<Prediction>();
+  Reserve(request, *prediction);
+  const OutputSelection selection = request.selection;
+
+  BatchRun run;
+  run.version = std::move(request.version);
+  run.batch = std::move(request.batch);
+  run.state = std::move(request.state);
+  run.control = std::move(request.control);
+  run.want_output = selection.logits || WantsClasses(selection);
+  run.want_hidden = selection.hidden;
+  run.want_state = selection.state;
+  run.consume = [selection, prediction](const ChunkRows& rows) {
+    return ReadRows(selection, rows, *prediction);
+  };
+  run.done = [this, prediction, done = std::move(done)](
+                 absl::StatusOr<std::vector<float>> state) {
+    running_.fetch_sub(1);
+    if (!state.ok()) return done(state.status());
+    prediction->state = *std::move(state);
+    done(std::move(*prediction));
+  };
+  runner_.Start(std::move(run));
+}
+
+}  // namespace recurve
