@@ -1,0 +1,266 @@
+#include "engine/serve/registry.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/model/initialize.h"
+#include "engine/model/safetensors.h"
+#include "engine/serve/version_files.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace recurve {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kConfig[] = R"pb(
+  input { token_embedding { vocabulary_size: 5 embedding_size: 4 } }
+  blocks { sru { hidden_size: 6 num_layers: 2 } }
+  output { linear { size: 5 } }
+  loss { kind: CROSS_ENTROPY }
+)pb";
+
+v1::ModelConfig Config() {
+  v1::ModelConfig config;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kConfig, &config));
+  return config;
+}
+
+VersionContents Contents(uint64_t seed = 1) {
+  VersionContents contents;
+  contents.model = *Model::Create(Config());
+  contents.parameters = InitializeParameters(*contents.model, seed);
+  contents.source = "created";
+  return contents;
+}
+
+class RegistryTest : public testing::Test {
+ protected:
+  RegistryTest() {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    Open();
+  }
+  void Open() {
+    registry_.reset();
+    auto registry = Registry::Open(dir_);
+    ASSERT_TRUE(registry.ok()) << registry.status();
+    registry_ = *std::move(registry);
+  }
+  absl::StatusCode GetCode(const std::string& name) {
+    return registry_->Get(name).status().code();
+  }
+
+  const std::string dir_ = absl::StrCat(
+      testing::TempDir(), "/",
+      testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::unique_ptr<Registry> registry_;
+};
+
+TEST_F(RegistryTest, ReadsBackWhatWasPublishedAfterARestart) {
+  VersionContents contents = Contents();
+  contents.vocabulary = {"a", "b", "\xc3\xa4", "\"", ""};
+  contents.names = DefaultNames(*contents.model);
+  contents.names->embedding = "encoder.";
+  contents.request_id = "r1";
+  const auto created = registry_->Create("lm", contents);
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_EQ((*created)->name, "models/lm/versions/1");
+
+  Open();
+  const auto read = registry_->Get("models/lm");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->name, "models/lm/versions/1");
+  EXPECT_EQ((*read)->vocabulary, contents.vocabulary);
+  EXPECT_EQ((*read)->source, "created");
+  EXPECT_EQ((*read)->names.embedding, "encoder.");
+  EXPECT_EQ((*read)->sha256, (*created)->sha256);
+  EXPECT_EQ((*read)->create_time, (*created)->create_time);
+  EXPECT_EQ((*read)->model->config().SerializeAsString(),
+            Config().SerializeAsString());
+  const auto parameters = (*read)->Parameters();
+  ASSERT_TRUE(parameters.ok()) << parameters.status();
+  EXPECT_EQ(**parameters, contents.parameters);
+}
+
+TEST_F(RegistryTest, CreateRefusesAModelThatIsThereAndPublishAddsAVersion) {
+  ASSERT_TRUE(registry_->Create("lm", Contents()).ok());
+  EXPECT_EQ(registry_->Create("lm", Contents()).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ((*registry_->Publish("lm", Contents(2)))->name,
+            "models/lm/versions/2");
+  EXPECT_EQ((*registry_->Get("models/lm"))->number, 2);
+  EXPECT_EQ((*registry_->Get("models/lm/versions/1"))->number, 1);
+  EXPECT_EQ(GetCode("models/lm/versions/3"), absl::StatusCode::kNotFound);
+}
+
+TEST_F(RegistryTest, ARepeatedRequestGivesTheSameVersionAcrossRestarts) {
+  VersionContents contents = Contents();
+  contents.request_id = "r1";
+  ASSERT_TRUE(registry_->Create("lm", contents).ok());
+  ASSERT_TRUE(registry_->Publish("lm", Contents()).ok());
+  Open();
+  EXPECT_EQ((*registry_->Create("lm", contents))->number, 1);
+  EXPECT_EQ((*registry_->Publish("lm", contents))->number, 1);
+  EXPECT_EQ((*registry_->Describe("models/lm")).version_count, 2);
+  EXPECT_EQ(registry_->FindRequest("lm", ""), nullptr);
+}
+
+TEST_F(RegistryTest, RefusesBadNames) {
+  for (const char* id : {"", "..", "A", "a/b", ".x"}) {
+    EXPECT_EQ(registry_->Create(id, Contents()).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  for (const char* name :
+       {"", "lm", "models/", "models/LM", "models/lm/versions",
+        "models/lm/versions/0", "models/lm/versions/01",
+        "models/lm/versions/-1", "models/lm/versions/x", "models/../etc",
+        "models/lm/versions/1/x"}) {
+    EXPECT_EQ(GetCode(name), absl::StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_EQ(GetCode("models/lm"), absl::StatusCode::kNotFound);
+}
+
+TEST_F(RegistryTest, RefusesContentsThatDoNotFit) {
+  VersionContents vocabulary = Contents();
+  vocabulary.vocabulary = {"a", "b"};
+  EXPECT_EQ(registry_->Create("lm", vocabulary).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  VersionContents twice = Contents();
+  twice.vocabulary = {"a", "a", "b", "c", "d"};
+  EXPECT_EQ(registry_->Create("lm", twice).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  VersionContents nan = Contents();
+  nan.parameters[0] = NAN;
+  EXPECT_EQ(registry_->Create("lm", nan).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(GetCode("models/lm"), absl::StatusCode::kNotFound);
+}
+
+TEST_F(RegistryTest, DeletedModelsAreGoneAndTheirIdIsFree) {
+  ASSERT_TRUE(registry_->Create("lm", Contents(1)).ok());
+  const ModelHandle old = *registry_->Get("models/lm");
+  const auto weights = old->Parameters();
+  std::string dropped;
+  registry_->OnDelete([&](const ModelVersion& v) { dropped = v.name; });
+  ASSERT_TRUE(registry_->Delete("models/lm").ok());
+  EXPECT_EQ(dropped, "models/lm/versions/1");
+  EXPECT_EQ(GetCode("models/lm"), absl::StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Delete("models/lm").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(registry_->Create("lm", Contents(2)).ok());
+  // The handle's weights were in use and stay; they are not the new ones.
+  EXPECT_EQ(**old->Parameters(), **weights);
+  Open();
+  EXPECT_EQ((*registry_->Describe("models/lm")).version_count, 1);
+}
+
+TEST_F(RegistryTest, WeightsOfADeletedVersionThatWereNotReadAreNotFound) {
+  const ModelHandle version = *registry_->Create("lm", Contents());
+  ASSERT_TRUE(registry_->Delete("models/lm").ok());
+  EXPECT_EQ(version->Parameters().status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(RegistryTest, ListsInPages) {
+  for (const char* id : {"c", "a", "b"}) {
+    ASSERT_TRUE(registry_->Create(id, Contents()).ok());
+  }
+  ASSERT_TRUE(registry_->Publish("b", Contents()).ok());
+  const auto first = registry_->ListModels("", 2);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].name, "models/a");
+  EXPECT_EQ(first[1].latest_version, "models/b/versions/2");
+  const auto second = registry_->ListModels("b", 2);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].name, "models/c");
+  const auto versions = *registry_->ListVersions("models/b", 1, 10);
+  ASSERT_EQ(versions.size(), 1u);
+  EXPECT_EQ(versions[0]->number, 2);
+}
+
+TEST_F(RegistryTest, WhatACrashLeftHalfDoneIsSweptAndNotSeen) {
+  ASSERT_TRUE(registry_->Create("lm", Contents()).ok());
+  fs::create_directories(dir_ + "/models/lm/versions/.aside-2");
+  fs::create_directories(dir_ + "/models/.aside-old-1/versions/1");
+  fs::create_directories(dir_ + "/models/new/versions");
+  Open();
+  EXPECT_EQ(registry_->ListModels("", 10).size(), 1u);
+  EXPECT_FALSE(fs::exists(dir_ + "/models/lm/versions/.aside-2"));
+  EXPECT_FALSE(fs::exists(dir_ + "/models/.aside-old-1"));
+  EXPECT_EQ((*registry_->Publish("lm", Contents()))->number, 2);
+  EXPECT_TRUE(registry_->Create("new", Contents()).ok());
+}
+
+// Flips one byte in the middle of the file.
+void Damage(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(path) / 2);
+  file.seekg(middle);
+  const char byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(middle);
+  file.put(byte);
+}
+
+TEST_F(RegistryTest, DamagedFilesAreDataLossThatNamesThem) {
+  for (const char* name :
+       {kWeightsFile, kConfigFile, kVocabularyFile, kMetadataFile}) {
+    for (const bool remove : {false, true}) {
+      const std::string id =
+          absl::StrCat(std::string(name).substr(0, 1), remove ? "r" : "f");
+      VersionContents contents = Contents();
+      contents.vocabulary = {"a", "b", "c", "d", "e"};
+      ASSERT_TRUE(registry_->Create(id, contents).ok());
+      const std::string path =
+          absl::StrCat(dir_, "/models/", id, "/versions/1/", name);
+      if (remove) {
+        fs::remove(path);
+      } else if (name == kMetadataFile) {
+        std::ofstream(path) << "{\"format\": 1";
+      } else {
+        Damage(path);
+      }
+      Open();
+      const auto version = registry_->Get("models/" + id);
+      const absl::Status status =
+          version.ok() ? (*version)->Parameters().status() : version.status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << path << status;
+      EXPECT_NE(status.message().find(path), absl::string_view::npos) << status;
+      // The next version is not hindered.
+      EXPECT_EQ((*registry_->Publish(id, Contents()))->number, 2);
+      EXPECT_TRUE(registry_->Get("models/" + id).ok());
+    }
+  }
+}
+
+TEST_F(RegistryTest, ImportsItsOwnFiles) {
+  const ModelHandle created = *registry_->Create("lm", Contents());
+  ImportContents import;
+  import.path = absl::StrCat(created->directory, "/", kWeightsFile);
+  import.config = Config();
+  const auto imported = registry_->Import("copy", import);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_EQ((*imported)->sha256, created->sha256);
+  EXPECT_EQ((*imported)->source, "imported");
+}
+
+TEST_F(RegistryTest, PublishersOfOneModelGetDifferentNumbers) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      for (int k = 0; k < 5; ++k) {
+        EXPECT_TRUE(registry_->Publish("lm", Contents(i)).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ((*registry_->Get("models/lm"))->number, 20);
+  EXPECT_EQ(registry_->ListVersions("models/lm", 0, 100)->size(), 20u);
+}
+
+}  // namespace
+}  // namespace recurve
