@@ -1,0 +1,32 @@
+#include "server/status.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace recurve::server {
+namespace {
+
+TEST(StatusTest, KeepsTheCode) {
+  for (int code = 0; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code), "why");
+    EXPECT_EQ(static_cast<int>(ToGrpc(status).error_code()), code);
+    EXPECT_EQ(ToGrpc(status).error_message(), code == 0 ? "" : "why");
+  }
+}
+
+TEST(StatusTest, CutsLongMessagesBetweenCharacters) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "\xc3\xa4";
+  const std::string message = ToGrpc(absl::InternalError(text)).error_message();
+  EXPECT_EQ(message.size(), 2048u + 3);
+  EXPECT_EQ(message.substr(2044), "\xc3\xa4\xc3\xa4...");
+}
+
+TEST(StatusTest, ReplacesWhatIsNotUtf8) {
+  EXPECT_EQ(ToGrpc(absl::InternalError("a\xff\xc3z\xc3")).error_message(),
+            "a??z?");
+}
+
+}  // namespace
+}  // namespace recurve::server
