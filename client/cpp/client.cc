@@ -258,6 +258,8 @@ class GrpcClient final : public Client {
     auto writer = (stub.*method)(context.get(), &response);
     Request message;
     *message.mutable_header() = header;
+    message.mutable_header()->set_size_bytes(
+        static_cast<int64_t>(bytes.size()));
     bool open = writer->Write(message);
     for (size_t at = 0; open && at < bytes.size(); at += kChunkBytes) {
       const absl::string_view chunk = bytes.substr(at, kChunkBytes);
