@@ -9,9 +9,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "engine/model/safetensors.h"
+#include "engine/model/tensor_data.h"
 
 namespace recurve {
+
+inline constexpr uint32_t kMaxNpyHeaderBytes = 1 << 16;
 
 // The array in `bytes`, which must outlive it. Types are little-endian
 // booleans, integers and floats of 1 to 8 bytes ('|b1', '|u1', '<i4', '<f8',
@@ -19,7 +21,8 @@ namespace recurve {
 // overflows, bytes after the end), DataLoss that the bytes end early.
 absl::StatusOr<TensorView> ParseNpy(absl::Span<const uint8_t> bytes);
 
-// A '<f4' file, version 1.0.
+// A '<f4' file, version 1.0. REQUIRES: the values fill the shape, which has at
+// most 32 sizes.
 std::string SerializeNpy(absl::Span<const int64_t> shape,
                          absl::Span<const float> values);
 
