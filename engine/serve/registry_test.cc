@@ -211,7 +211,7 @@ TEST_F(RegistryTest, DamagedFilesAreDataLossThatNamesThem) {
        {kWeightsFile, kConfigFile, kVocabularyFile, kMetadataFile}) {
     for (const bool remove : {false, true}) {
       const std::string id =
-          absl::StrCat(std::string(name).substr(0, 1), remove ? "r" : "f");
+          absl::StrCat(std::string(name).substr(0, 2), remove ? "r" : "f");
       VersionContents contents = Contents();
       contents.vocabulary = {"a", "b", "c", "d", "e"};
       ASSERT_TRUE(registry_->Create(id, contents).ok());
