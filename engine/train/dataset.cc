@@ -127,6 +127,9 @@ absl::StatusOr<Dataset> ReadDataset(const DatasetStore& store,
   std::string targets;
   if (format.npy().has_targets()) {
     ASSIGN_OR_RETURN(targets, store.Read(format.npy().targets()));
+    if (targets.empty()) {
+      return absl::InvalidArgumentError("format.npy.targets: an empty file");
+    }
   }
   return ParseDataset(bytes, targets, format, vocabulary);
 }

@@ -20,17 +20,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/train/dataset.h"
+#include "engine/train/batches.h"
+#include "engine/train/sequence_dataset.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {
-
-struct Batch {
-  SequenceBatch sequences;
-  Targets targets;
-  bool continue_streams = false;
-  int64_t epoch = 0;
-};
 
 // Names the batch that Next returns next.
 struct LoaderCursor {
@@ -43,10 +37,8 @@ struct LoaderCursor {
 class Loader {
  public:
   static constexpr int kPrefetch = 4;  // batches made ahead
-  static constexpr int64_t kMaxBatchSize = 1 << 20;
 
-  // InvalidArgument for impossible sizes, settings of the other kind of data
-  // (unroll, shuffle) and data too short for one batch.
+  // Errors are BatchMaker::Create's.
   static absl::StatusOr<std::unique_ptr<Loader>> Create(
       std::shared_ptr<const Dataset> dataset, const v1::LoaderConfig& config,
       uint64_t seed);
