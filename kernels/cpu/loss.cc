@@ -25,9 +25,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// hn::Exp makes 0 of a NaN.
+// hn::Exp does not take a NaN.
 HWY_INLINE VF ExpOrNaN(VF x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(DF(), x));
+  const auto is_nan = hn::IsNaN(x);
+  return hn::IfThenElse(is_nan, x,
+                        hn::Exp(DF(), hn::IfThenZeroElse(is_nan, x)));
 }
 
 HWY_INLINE float MaxOf(const float* row, int64_t cols) {

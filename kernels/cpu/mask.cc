@@ -105,29 +105,33 @@ HWY_INLINE V64 Decide(const MaskStream& stream, V64 even, V64 odd) {
                      hn::IfThenElseZero(keep, hn::Set(df, stream.scale)));
 }
 
-// Writes the mask of 4 * Lanes(D64) channels, the first being 4 * block.
+// Channels that FillBlocks decides at once.
+inline constexpr int64_t kStep = kChannelsPerBlock * hn::MaxLanes(D64());
+
+// The mask of kStep channels from the first one of `block` on.
 HWY_INLINE void FillBlocks(const MaskStream& stream, uint64_t block,
-                           uint64_t position, uint64_t sequence, float* out) {
+                           uint64_t position, uint64_t sequence,
+                           uint64_t* HWY_RESTRICT out) {
   const D64 d;
   Words w = {hn::Iota(d, block), hn::Set(d, position),
              hn::Set(d, position >> 32), hn::Set(d, sequence)};
   for (const auto& key : stream.round_keys) Round(key, w);
   hn::StoreInterleaved2(Decide(stream, w.x0, w.x1), Decide(stream, w.x2, w.x3),
-                        d, reinterpret_cast<uint64_t*>(out));
+                        d, out);
 }
 
 void FillMaskRow(const MaskStream& stream, uint64_t position, uint64_t sequence,
                  float* out, int64_t channels) {
-  constexpr int64_t kStep = kChannelsPerBlock * hn::MaxLanes(D64());
+  HWY_ALIGN uint64_t decided[kStep / 2];  // pairs of floats
   int64_t channel = 0;
   for (; channel + kStep <= channels; channel += kStep) {
     FillBlocks(stream, channel / kChannelsPerBlock, position, sequence,
-               out + channel);
+               decided);
+    std::memcpy(out + channel, decided, kStep * sizeof(float));
   }
   if (channel == channels) return;
-  HWY_ALIGN float tail[kStep];
-  FillBlocks(stream, channel / kChannelsPerBlock, position, sequence, tail);
-  std::memcpy(out + channel, tail, (channels - channel) * sizeof(float));
+  FillBlocks(stream, channel / kChannelsPerBlock, position, sequence, decided);
+  std::memcpy(out + channel, decided, (channels - channel) * sizeof(float));
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
