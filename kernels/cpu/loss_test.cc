@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+#include "hwy/targets.h"
 #include "kernels/cell_args.h"
 #include "kernels/cpu/test_util.h"
 #include "kernels/tensor.h"
@@ -209,6 +210,21 @@ TEST(CrossEntropy, IsTheSameForAnyThreads) {
                        test.row_losses.end());
     return test.logits;
   });
+}
+
+TEST(CrossEntropy, IsTheSameOnEveryInstructionSetWithFusedMultiplyAdd) {
+  std::vector<std::vector<float>> results;
+  ForEachInstructionSet([&] {
+    if ((hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) == 0) return;
+    CrossEntropyCase test(5, 1234, 5.0f, 11);
+    ASSERT_TRUE(CrossEntropy(test.args).ok());
+    test.logits.insert(test.logits.end(), test.row_losses.begin(),
+                       test.row_losses.end());
+    results.push_back(test.logits);
+  });
+  for (const std::vector<float>& result : results) {
+    EXPECT_EQ(result, results[0]);
+  }
 }
 
 TEST(CrossEntropy, StaysInsideStridedRows) {

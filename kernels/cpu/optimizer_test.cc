@@ -124,6 +124,21 @@ TEST(Update, FollowsTheFormulasInDoubleOverManySteps) {
   }
 }
 
+TEST(Update, BiasCorrectionIsRightAtAnyStep) {
+  for (int64_t step : {1, 2, 3, 10, 1000, 123457, 1 << 30}) {
+    OptimizerArgs options;
+    options.kind = OptimizerKind::kAdam;
+    options.learning_rate = 1.0f;
+    options.step = step;
+    State<float> state({0.0f});
+    ASSERT_TRUE(UpdateState(options, {1.0f}, state).ok());
+    State<double> reference({0.0f});
+    ReferenceUpdate(options, {1.0f}, reference);
+    EXPECT_NEAR(state.parameters[0] / reference.parameters[0], 1.0, 1e-6)
+        << step;
+  }
+}
+
 TEST(Update, IsTheSameOnAnyInstructionSet) {
   for (const Case& test : Cases()) {
     SCOPED_TRACE(test.name);
