@@ -2,9 +2,9 @@
 // it is due straight from its peers' buffers, and they meet again before anyone
 // returns, so that no buffer is reused while a peer still reads it.
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -314,6 +314,7 @@ class LocalCommunicator : public Communicator {
 
 std::vector<std::unique_ptr<Communicator>> CreateLocalCommunicators(
     int world_size) {
+  assert(world_size >= 1);
   std::vector<std::unique_ptr<Communicator>> communicators;
   const auto group = std::make_shared<Group>(world_size);
   for (int rank = 0; rank < world_size; ++rank) {

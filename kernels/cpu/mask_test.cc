@@ -94,7 +94,7 @@ TEST(FillMask, VariationalMaskIsTheSameAtEveryPosition) {
 TEST(FillMask, IsTheSameForAnyThreads) {
   for (bool variational : {false, true}) {
     ExpectSameForAnyThreads([=] {
-      Mask mask(RandomCuSeqlens(200, 20, 1), 67, variational);
+      Mask mask(RandomCuSeqlens(200, 20, 1), 167, variational);
       EXPECT_TRUE(FillMask(mask.args).ok());
       return mask.values;
     });
