@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/model/executor.h"
+#include "engine/model/mode.h"
 #include "engine/model/model.h"
 #include "kernels/cell_args.h"
 #include "kernels/tensor.h"

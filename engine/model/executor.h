@@ -10,17 +10,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/model/mode.h"
 #include "engine/model/model.h"
 #include "engine/model/sequence_batch.h"
 #include "kernels/backend.h"
 
 namespace recurve {
-
-enum class Mode {
-  kInference,  // no dropout, nothing kept for backward
-  kGradients,  // no dropout, backward may follow
-  kTraining,   // dropout and zoneout drawn, backward may follow
-};
 
 // Keys of this call's random numbers (DESIGN invariant 3).
 struct RandomContext {
