@@ -1,0 +1,32 @@
+// One process at a time in a folder.
+#ifndef RECURVE_SERVER_DIRECTORY_LOCK_H_
+#define RECURVE_SERVER_DIRECTORY_LOCK_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace recurve::server {
+
+// Held until destruction, or the end of the process however it comes.
+class DirectoryLock {
+ public:
+  // Creates the folder if need be. FailedPrecondition if another process holds
+  // its lock (the file LOCK in it), Unavailable for other errors.
+  static absl::StatusOr<DirectoryLock> Take(const std::string& path);
+  DirectoryLock(DirectoryLock&& other) noexcept;
+  DirectoryLock& operator=(DirectoryLock&&) = delete;
+  ~DirectoryLock();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  DirectoryLock(std::string path, int file);
+
+  std::string path_;
+  int file_;
+};
+
+}  // namespace recurve::server
+
+#endif  // RECURVE_SERVER_DIRECTORY_LOCK_H_

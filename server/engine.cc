@@ -1,0 +1,147 @@
+#include "server/engine.h"
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "google/protobuf/descriptor.h"
+#include "kernels/status.h"
+
+namespace recurve::server {
+namespace {
+
+// Rows of a chunk where held-out text is evaluated.
+constexpr int64_t kHeldOutChunkRows = 1000;
+// A reply's framing and what is neither logits nor states.
+constexpr int64_t kReplyOverheadBytes = 64 << 10;
+
+// Every number in the configuration is a limit of at least 1.
+absl::Status CheckNumbers(const ServerConfig& config) {
+  const auto& descriptor = *config.GetDescriptor();
+  const auto& reflection = *config.GetReflection();
+  using Field = google::protobuf::FieldDescriptor;
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const Field& field = *descriptor.field(i);
+    int64_t value = 1;
+    if (field.cpp_type() == Field::CPPTYPE_INT64) {
+      value = reflection.GetInt64(config, &field);
+    } else if (field.cpp_type() == Field::CPPTYPE_INT32) {
+      value = reflection.GetInt32(config, &field);
+    }
+    if (value >= 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", field.name(), ": is ", value, ", must be 1 or more"));
+  }
+  if (config.max_message_bytes() > INT32_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_message_bytes: is ", config.max_message_bytes(),
+                     ", gRPC allows at most ", INT32_MAX));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Empty(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::remove_all(directory, error);
+  if (!error) std::filesystem::create_directories(directory, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("emptying ", directory, ": ", error.message()));
+}
+
+BatchRunner::Options BatchOptions(const ServerConfig& config) {
+  BatchRunner::Options options;
+  options.max_batch_rows = config.max_batch_rows();
+  options.max_arena_bytes = config.max_arena_bytes();
+  options.max_models_per_device = config.max_models_per_device();
+  return options;
+}
+
+Predictor::Options PredictorOptions(const ServerConfig& config) {
+  Predictor::Options options;
+  options.max_enqueued = config.max_enqueued();
+  options.max_rows = config.max_request_rows();
+  options.max_result_bytes =
+      std::max(config.max_message_bytes() - kReplyOverheadBytes,
+               config.max_message_bytes() / 2);
+  return options;
+}
+
+JobRunner::Options JobOptions(const ServerConfig& config) {
+  JobRunner::Options options;
+  options.max_running = config.max_running_jobs();
+  options.max_queued = config.max_queued_jobs();
+  return options;
+}
+
+HeldOutEvaluator HeldOut(const Evaluator& evaluator) {
+  return [&evaluator](
+             const TrainableModel& model, absl::Span<const int32_t> tokens,
+             const std::atomic<bool>& cancelled) -> absl::StatusOr<double> {
+    CallControl control;
+    control.cancelled = {std::shared_ptr<void>(), &cancelled};  // not owned
+    TextOptions options;
+    options.chunk_rows = kHeldOutChunkRows;
+    options.carry_state = !model.model->bidirectional();
+    ASSIGN_OR_RETURN(const Evaluation evaluation,
+                     evaluator.EvaluateText(
+                         ModelVersion::InMemory(model.model, model.parameters),
+                         tokens, options, control));
+    return evaluation.loss;
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
+    const ServerConfig& config) {
+  RETURN_IF_ERROR(CheckNumbers(config));
+  ASSIGN_OR_RETURN(const std::vector<DeviceSpec> specs,
+                   ParseDevices(config.devices()));
+  ASSIGN_OR_RETURN(DirectoryLock data_dir,
+                   DirectoryLock::Take(config.data_dir()));
+  ASSIGN_OR_RETURN(auto registry, Registry::Open(data_dir.path()));
+  DatasetStore::Options options;
+  options.directory = absl::StrCat(data_dir.path(), "/datasets");
+  options.data_root = config.data_root();
+  options.max_upload_bytes = config.max_upload_bytes();
+  options.max_uploads = config.max_streams();
+  ASSIGN_OR_RETURN(auto datasets, DatasetStore::Open(options));
+  auto engine = std::unique_ptr<Engine>(new Engine(config, std::move(data_dir),
+                                                   specs, std::move(registry),
+                                                   std::move(datasets)));
+  RETURN_IF_ERROR(Empty(engine->upload_directory));
+  return engine;
+}
+
+Engine::Engine(const ServerConfig& config, DirectoryLock lock,
+               const std::vector<DeviceSpec>& specs,
+               std::unique_ptr<Registry> given_registry,
+               std::unique_ptr<DatasetStore> given_datasets)
+    : config(config),
+      data_dir(std::move(lock)),
+      upload_directory(absl::StrCat(data_dir.path(), "/uploads")),
+      registry(std::move(given_registry)),
+      datasets(std::move(given_datasets)),
+      jobs(NewMemoryJobStore()),
+      devices(specs),
+      batches(devices, BatchOptions(config)),
+      predictor(batches, PredictorOptions(config)),
+      evaluator(batches, Evaluator::Options()),
+      models(*registry),
+      trainers(config.max_trainers()),
+      job_runner(JobOptions(config), devices, *jobs, *datasets, models,
+                 HeldOut(evaluator)),
+      calls(config.max_streams()),
+      work("a work thread", config.work_threads(), config.max_queued_work()),
+      io("an io thread", 2, config.max_streams()) {
+  registry->OnDelete(
+      [this](const ModelVersion& version) { batches.Drop(version); });
+}
+
+}  // namespace recurve::server

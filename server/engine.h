@@ -1,0 +1,68 @@
+// Everything behind the services: the stores, the devices and what runs on
+// them, put together as the configuration says.
+#ifndef RECURVE_SERVER_ENGINE_H_
+#define RECURVE_SERVER_ENGINE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/schedule/device.h"
+#include "engine/serve/batch_runner.h"
+#include "engine/serve/evaluator.h"
+#include "engine/serve/model_exchange.h"
+#include "engine/serve/predictor.h"
+#include "engine/serve/registry.h"
+#include "engine/train/dataset_store.h"
+#include "engine/train/job_runner.h"
+#include "engine/train/job_store.h"
+#include "server/call.h"
+#include "server/config.pb.h"
+#include "server/directory_lock.h"
+#include "server/trainer_store.h"
+#include "server/work_queue.h"
+
+namespace recurve::server {
+
+// The parts are thread-safe, each by itself. Destroyed in reverse order: what
+// uses a part stands below it.
+class Engine {
+ public:
+  // Opens data_dir, which no other process may have open (FailedPrecondition).
+  // InvalidArgument names the field that is wrong.
+  static absl::StatusOr<std::unique_ptr<Engine>> Open(
+      const ServerConfig& config);
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ServerConfig config;
+  const DirectoryLock data_dir;
+  const std::string upload_directory;  // emptied at start
+  const std::unique_ptr<Registry> registry;
+  const std::unique_ptr<DatasetStore> datasets;
+  const std::unique_ptr<JobStore> jobs;
+  DevicePool devices;
+  BatchRunner batches;
+  Predictor predictor;
+  const Evaluator evaluator;
+  RegistryExchange models;
+  TrainerStore trainers;
+  JobRunner job_runner;
+  LiveCalls calls;
+  // Steps, evaluations, weights: what takes long.
+  WorkQueue work;
+  // Pieces of uploads and streams.
+  WorkQueue io;
+
+ private:
+  Engine(const ServerConfig& config, DirectoryLock data_dir,
+         const std::vector<DeviceSpec>& specs,
+         std::unique_ptr<Registry> registry,
+         std::unique_ptr<DatasetStore> datasets);
+};
+
+}  // namespace recurve::server
+
+#endif  // RECURVE_SERVER_ENGINE_H_

@@ -1,0 +1,104 @@
+#include "server/server.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+#include "kernels/status.h"
+#include "server/services/services.h"
+
+namespace recurve::server {
+namespace {
+
+// For calls to see that they are stopped, before gRPC cuts them off.
+constexpr absl::Duration kStopGrace = absl::Seconds(5);
+
+std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(NewModelsService(engine));
+  services.push_back(NewDatasetsService(engine));
+  services.push_back(NewInferenceService(engine));
+  services.push_back(NewTrainersService(engine));
+  services.push_back(NewJobsService(engine));
+  services.push_back(NewDevicesService(engine));
+  return services;
+}
+
+// "HOST:PORT" -> HOST, brackets of IPv6 included. InvalidArgument otherwise.
+absl::StatusOr<std::string> HostOf(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  if (colon == 0 || colon == std::string::npos || colon + 1 == listen.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen: \"", listen, "\" is not HOST:PORT"));
+  }
+  return listen.substr(0, colon);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerConfig& config) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  ASSIGN_OR_RETURN(auto engine, Engine::Open(config));
+  auto server = std::unique_ptr<Server>(new Server(std::move(engine)));
+  RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+Server::Server(std::unique_ptr<Engine> engine)
+    : engine_(std::move(engine)), services_(Services(*engine_)) {}
+
+absl::Status Server::Listen() {
+  const ServerConfig& config = engine_->config;
+  ASSIGN_OR_RETURN(const std::string host, HostOf(config.listen()));
+  int port = 0;
+  grpc::ServerBuilder builder;
+  // Two servers on one port would each get some of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(
+      static_cast<int>(config.max_message_bytes()));
+  builder.SetMaxSendMessageSize(static_cast<int>(config.max_message_bytes()));
+  builder.AddListeningPort(config.listen(), grpc::InsecureServerCredentials(),
+                           &port);
+  for (const auto& service : services_) builder.RegisterService(service.get());
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr || port == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", config.listen(),
+                     ": the port is in use or the address is not ours"));
+  }
+  address_ = absl::StrCat(host, ":", port);
+  return absl::OkStatus();
+}
+
+void Server::Drain(absl::Duration timeout) {
+  if (grpc_ == nullptr) return;
+  grpc_->GetHealthCheckService()->SetServingStatus(false);
+  const absl::Time deadline = absl::Now() + timeout;
+  absl::Notification drained;
+  std::thread stopper([&] {
+    if (!drained.WaitForNotificationWithDeadline(deadline)) {
+      engine_->calls.StopAll();
+    }
+  });
+  // Watchers of jobs go when the jobs have ended.
+  std::thread jobs([this] { engine_->job_runner.Shutdown(); });
+  grpc_->Shutdown(absl::ToChronoTime(deadline + kStopGrace));
+  drained.Notify();
+  stopper.join();
+  jobs.join();
+  grpc_->Wait();
+  grpc_.reset();
+}
+
+Server::~Server() { Drain(absl::ZeroDuration()); }
+
+}  // namespace recurve::server

@@ -1,0 +1,48 @@
+// A running server: the engine behind its services on one port.
+#ifndef RECURVE_SERVER_SERVER_H_
+#define RECURVE_SERVER_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/impl/codegen/service_type.h"
+#include "grpcpp/server.h"
+#include "server/config.pb.h"
+#include "server/engine.h"
+
+namespace recurve::server {
+
+class Server {
+ public:
+  // Listens and serves when it returns. Unavailable if the address cannot be
+  // listened on, otherwise as Engine::Open.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerConfig& config);
+  // Drain with no time.
+  ~Server();
+
+  // HOST:PORT, with the port that was picked for port 0.
+  const std::string& address() const { return address_; }
+  grpc::Server& grpc() { return *grpc_; }
+
+  // Says NOT_SERVING, takes no new calls, cancels jobs, and waits for the calls
+  // that it has until `timeout` is over; what is left then ends as UNAVAILABLE
+  // at its next micro-batch. Once.
+  void Drain(absl::Duration timeout);
+
+ private:
+  explicit Server(std::unique_ptr<Engine> engine);
+  absl::Status Listen();
+
+  const std::unique_ptr<Engine> engine_;
+  const std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::string address_;
+  std::unique_ptr<grpc::Server> grpc_;  // null after Drain
+};
+
+}  // namespace recurve::server
+
+#endif  // RECURVE_SERVER_SERVER_H_

@@ -1,0 +1,141 @@
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "engine/train/dataset.h"
+#include "engine/train/vocabulary.h"
+#include "kernels/status.h"
+#include "proto/recurve/v1/compute.grpc.pb.h"
+#include "server/call.h"
+#include "server/convert.h"
+#include "server/services/services.h"
+
+namespace recurve::server {
+namespace {
+
+using grpc::CallbackServerContext;
+
+OutputSelection SelectionOf(const v1::PredictRequest& request) {
+  OutputSelection selection;
+  selection.probabilities = request.want_probabilities();
+  selection.top_k = request.top_k();
+  selection.classes = request.want_class();
+  selection.hidden = request.want_hidden();
+  selection.state = request.want_state();
+  selection.logits =
+      request.want_logits() ||
+      !(selection.probabilities || selection.top_k != 0 || selection.classes ||
+        selection.hidden || selection.state);
+  return selection;
+}
+
+absl::StatusOr<PredictRequest> FromWire(const Registry& registry,
+                                        const v1::PredictRequest& wire,
+                                        const CallControl& control) {
+  PredictRequest request;
+  ASSIGN_OR_RETURN(request.version, registry.Get(wire.model()));
+  ASSIGN_OR_RETURN(request.batch, server::FromWire(wire.batch()));
+  ASSIGN_OR_RETURN(request.state, FloatsFromBytes(wire.state(), "state"));
+  request.selection = SelectionOf(wire);
+  request.control = control;
+  return request;
+}
+
+// The data that the request names, parsed for this model.
+absl::StatusOr<Dataset> ReadSource(const Engine& engine,
+                                   const ModelVersion& version,
+                                   const v1::EvaluateRequest& request) {
+  v1::DataFormat format = request.format();
+  if (format.format_case() == v1::DataFormat::FORMAT_NOT_SET) {
+    format.mutable_text();
+  }
+  std::optional<Vocabulary> vocabulary;
+  if (!version.vocabulary.empty()) {
+    ASSIGN_OR_RETURN(vocabulary, Vocabulary::Create(version.vocabulary));
+  }
+  return ReadDataset(*engine.datasets, request.source(), format,
+                     vocabulary.has_value() ? &*vocabulary : nullptr);
+}
+
+absl::StatusOr<Evaluation> EvaluateBatch(const Engine& engine,
+                                         const ModelHandle& version,
+                                         const v1::EvaluateRequest& request,
+                                         const CallControl& control) {
+  if (request.chunk_rows() != 0 || request.carry_state()) {
+    return absl::InvalidArgumentError(
+        "chunk_rows, carry_state: are for text; the sequences of a batch are "
+        "evaluated whole");
+  }
+  ASSIGN_OR_RETURN(const SequenceBatch batch,
+                   server::FromWire(request.batch()));
+  ASSIGN_OR_RETURN(const Targets targets, server::FromWire(request.targets()));
+  return engine.evaluator.EvaluateBatch(
+      version, batch, request.has_targets() ? &targets : nullptr, control);
+}
+
+absl::Status Evaluate(const Engine& engine, const v1::EvaluateRequest& request,
+                      const CallControl& control,
+                      v1::EvaluateResponse* response) {
+  ASSIGN_OR_RETURN(const ModelHandle version,
+                   engine.registry->Get(request.model()));
+  absl::StatusOr<Evaluation> evaluation;
+  if (request.has_batch()) {
+    evaluation = EvaluateBatch(engine, version, request, control);
+  } else if (request.has_source()) {
+    ASSIGN_OR_RETURN(const Dataset dataset,
+                     ReadSource(engine, *version, request));
+    const TextOptions options{request.chunk_rows(), request.carry_state()};
+    evaluation =
+        engine.evaluator.EvaluateDataset(version, dataset, options, control);
+  } else {
+    evaluation =
+        absl::InvalidArgumentError("data: a source or a batch is needed");
+  }
+  RETURN_IF_ERROR(evaluation.status());
+  *response = ToWire(*version, *evaluation);
+  return absl::OkStatus();
+}
+
+class InferenceService final : public v1::Inference::CallbackService {
+ public:
+  explicit InferenceService(Engine& engine) : engine_(engine) {}
+
+  grpc::ServerUnaryReactor* Predict(CallbackServerContext* context,
+                                    const v1::PredictRequest* request,
+                                    v1::PredictResponse* response) override {
+    auto* const call = new UnaryCall(engine_.calls, *context);
+    auto native = FromWire(*engine_.registry, *request, call->control());
+    if (!native.ok()) {
+      call->Reply(native.status());
+      return call;
+    }
+    engine_.predictor.Predict(
+        *std::move(native),
+        [call, response](absl::StatusOr<Prediction> prediction) {
+          if (prediction.ok()) *response = ToWire(*std::move(prediction));
+          call->Reply(prediction.status());
+        });
+    return call;
+  }
+
+  grpc::ServerUnaryReactor* Evaluate(CallbackServerContext* context,
+                                     const v1::EvaluateRequest* request,
+                                     v1::EvaluateResponse* response) override {
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request, response](const CallControl& control) {
+                         return server::Evaluate(engine_, *request, control,
+                                                 response);
+                       });
+  }
+
+ private:
+  Engine& engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewInferenceService(Engine& engine) {
+  return std::make_unique<InferenceService>(engine);
+}
+
+}  // namespace recurve::server

@@ -1,0 +1,152 @@
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/status.h"
+#include "proto/recurve/v1/jobs.grpc.pb.h"
+#include "server/call.h"
+#include "server/convert.h"
+#include "server/resource_name.h"
+#include "server/services/services.h"
+#include "server/stream_call.h"
+
+namespace recurve::server {
+namespace {
+
+using grpc::CallbackServerContext;
+
+// A job's events as they come, until it has ended.
+class WatchCall : public StreamCall<v1::JobEvent> {
+ public:
+  WatchCall(Engine& engine, const v1::WatchJobRequest& request,
+            const CallbackServerContext& context)
+      : StreamCall(engine.calls, engine.io, engine.config.max_message_bytes(),
+                   context),
+        jobs_(*engine.jobs),
+        name_(request.name()),
+        next_(request.first_event()) {}
+
+ private:
+  static constexpr int kEventsAtOnce = 100;
+
+  absl::StatusOr<Step> Next(v1::JobEvent* message) override {
+    if (subscription_ == nullptr) RETURN_IF_ERROR(Subscribe());
+    if (events_.empty()) {
+      // Before the events: once it has ended, there are no more to come.
+      ASSIGN_OR_RETURN(const Job job, jobs_.Get(id_));
+      ASSIGN_OR_RETURN(const std::vector<JobEvent> events,
+                       jobs_.Events(id_, next_, kEventsAtOnce));
+      events_.assign(events.begin(), events.end());
+      if (events_.empty()) {
+        return HasEnded(job.state) ? Step::kEnd : Step::kWait;
+      }
+    }
+    *message = ToWire(events_.front());
+    next_ = events_.front().number + 1;
+    events_.pop_front();
+    return Step::kWrite;
+  }
+
+  absl::Status Subscribe() {
+    ASSIGN_OR_RETURN(id_, ParseName(name_, "jobs", "name"));
+    if (next_ < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("first_event: is ", next_, ", must be 0 or more"));
+    }
+    ASSIGN_OR_RETURN(subscription_, jobs_.Subscribe(id_, [this] { Wake(); }));
+    return absl::OkStatus();
+  }
+
+  void Release() override { subscription_.reset(); }
+
+  JobStore& jobs_;
+  const std::string name_;
+  std::string id_;
+  int64_t next_;                 // number of the next event to read
+  std::deque<JobEvent> events_;  // read, not sent yet
+  std::unique_ptr<JobSubscription> subscription_;
+};
+
+class JobsService final : public v1::Jobs::CallbackService {
+ public:
+  explicit JobsService(Engine& engine) : engine_(engine) {}
+
+  grpc::ServerUnaryReactor* Train(CallbackServerContext* context,
+                                  const v1::TrainRequest* request,
+                                  v1::Job* response) override {
+    return ReplyByWork(
+        engine_.calls, engine_.work, context,
+        [this, request, response](const CallControl&) -> absl::Status {
+          ASSIGN_OR_RETURN(
+              const Job job,
+              engine_.job_runner.Submit(request->spec(), request->job_id(),
+                                        request->request_id()));
+          *response = ToWire(job);
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetJob(CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::Job* response) override {
+    return ReplyNow(context, Get(*request, response));
+  }
+
+  grpc::ServerUnaryReactor* ListJobs(CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override {
+    return ReplyNow(context, List(*request, response));
+  }
+
+  grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(
+      CallbackServerContext* context,
+      const v1::WatchJobRequest* request) override {
+    return WatchCall::Start(
+        std::make_shared<WatchCall>(engine_, *request, *context));
+  }
+
+  grpc::ServerUnaryReactor* CancelJob(CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request,
+                                      v1::Job* response) override {
+    return ReplyByWork(
+        engine_.calls, engine_.work, context,
+        [this, request, response](const CallControl&) -> absl::Status {
+          ASSIGN_OR_RETURN(const std::string id,
+                           ParseName(request->name(), "jobs", "name"));
+          ASSIGN_OR_RETURN(const Job job, engine_.job_runner.Cancel(id));
+          *response = ToWire(job);
+          return absl::OkStatus();
+        });
+  }
+
+ private:
+  absl::Status Get(const v1::GetJobRequest& request, v1::Job* response) const {
+    ASSIGN_OR_RETURN(const std::string id,
+                     ParseName(request.name(), "jobs", "name"));
+    ASSIGN_OR_RETURN(const Job job, engine_.jobs->Get(id));
+    *response = ToWire(job);
+    return absl::OkStatus();
+  }
+
+  absl::Status List(const v1::ListJobsRequest& request,
+                    v1::ListJobsResponse* response) const {
+    ASSIGN_OR_RETURN(JobPage page, engine_.jobs->List(request.page_size(),
+                                                      request.page_token()));
+    for (const Job& job : page.jobs) *response->add_jobs() = ToWire(job);
+    response->set_next_page_token(std::move(page.next_page_token));
+    return absl::OkStatus();
+  }
+
+  Engine& engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewJobsService(Engine& engine) {
+  return std::make_unique<JobsService>(engine);
+}
+
+}  // namespace recurve::server
