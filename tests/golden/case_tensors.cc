@@ -6,6 +6,11 @@
 
 namespace recurve::golden {
 
+std::string TensorName(const std::string& base, size_t call,
+                       const std::string& rest) {
+  return absl::StrCat(base, call == 0 ? "" : absl::StrCat("_", call + 1), rest);
+}
+
 absl::StatusOr<const TensorView*> CaseTensors::Use(
     const std::string& name, const std::vector<int64_t>& shape) {
   const TensorView* tensor = file_.Find(name);

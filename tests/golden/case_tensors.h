@@ -14,6 +14,10 @@
 
 namespace recurve::golden {
 
+// "output", or "output_2" in a second call; "state_out_2.hidden".
+std::string TensorName(const std::string& base, size_t call,
+                       const std::string& rest = "");
+
 class CaseTensors {
  public:
   // `file` outlives this.

@@ -6,18 +6,13 @@
 #include <string>
 
 #include "kernels/backend.h"
+#include "tests/golden/comparison.h"
 
 namespace recurve::golden {
 
-// Largest permitted errors, each tensor's max|a - b| / max(max|b|, 1).
+// Largest permitted errors.
 inline constexpr double kOutputTolerance = 1e-5;  // and states
 inline constexpr double kGradientTolerance = 2e-5;
-
-// The worst tensor of a kind.
-struct WorstError {
-  double error = 0;
-  std::string tensor;
-};
 
 struct CaseResult {
   enum class Outcome { kPassed, kFailed, kSkipped };

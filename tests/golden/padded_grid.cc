@@ -6,7 +6,10 @@ namespace recurve::golden {
 
 PaddedGrid::PaddedGrid(int64_t length, int64_t batch_size,
                        const std::vector<int64_t>& padded)
-    : cu_seqlens_(1, 0), rows_(length * batch_size, -1) {
+    : length_(length),
+      batch_size_(batch_size),
+      cu_seqlens_(1, 0),
+      rows_(length * batch_size, -1) {
   int64_t row = 0;
   for (int64_t b = 0; b < batch_size; ++b) {
     for (int64_t t = 0; t < length; ++t) {

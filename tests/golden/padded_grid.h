@@ -14,6 +14,8 @@ class PaddedGrid {
   PaddedGrid(int64_t length, int64_t batch_size,
              const std::vector<int64_t>& padded);
 
+  int64_t length() const { return length_; }
+  int64_t batch_size() const { return batch_size_; }
   const std::vector<int64_t>& cu_seqlens() const { return cu_seqlens_; }
 
   // [L, B, cols] to [N, cols].
@@ -27,6 +29,8 @@ class PaddedGrid {
                                    int64_t cols) const;
 
  private:
+  const int64_t length_;
+  const int64_t batch_size_;
   std::vector<int64_t> cu_seqlens_;
   std::vector<int64_t> rows_;  // [L, B], -1 = masked
 };
