@@ -1,0 +1,277 @@
+#include "engine/train/device_replica.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/train/gradient_tree.h"
+#include "engine/train/trainer_config.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+
+// Adds the time from here to the end of the scope to `ms`.
+auto AddTimeTo(double& ms) {
+  return absl::MakeCleanup([&ms, start = absl::Now()] {
+    ms += absl::ToDoubleMilliseconds(absl::Now() - start);
+  });
+}
+
+bool IsCancelled(const CallWork& work) {
+  return work.cancelled != nullptr &&
+         work.cancelled->load(std::memory_order_relaxed);
+}
+
+// torch.nn.utils.clip_grad_norm_.
+double ClippingFactor(double norm, double max_norm) {
+  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+}
+
+absl::Status NotFinite(absl::string_view what, int64_t step) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, " in optimizer step ", step, "; nothing was changed"));
+}
+
+}  // namespace
+
+std::vector<Range> TrainableRanges(const ParameterLayout& layout) {
+  std::vector<Range> ranges;
+  bool joins = false;  // the last parameter was trainable
+  for (const Parameter& parameter : layout.parameters()) {
+    const int64_t end = parameter.offset + parameter.count();
+    if (parameter.trainable && joins) {
+      ranges.back().end = end;
+    } else if (parameter.trainable) {
+      ranges.push_back({parameter.offset, end});
+    }
+    joins = parameter.trainable;
+  }
+  return ranges;
+}
+
+DeviceReplica::DeviceReplica(DeviceWorker& worker, Backend& backend, int rank,
+                             int world_size, std::shared_ptr<const Model> model,
+                             const OptimizerArgs& optimizer)
+    : worker_(worker),
+      backend_(backend),
+      rank_(rank),
+      model_(std::move(model)),
+      optimizer_(optimizer),
+      trainable_(TrainableRanges(model_->parameters())),
+      exchange_(backend, model_->parameters().buffer_size(), rank, world_size) {
+}
+
+absl::StatusOr<std::unique_ptr<DeviceReplica>> DeviceReplica::Create(
+    DeviceWorker& worker, Backend& backend, int rank, int world_size,
+    std::shared_ptr<const Model> model, absl::Span<const float> parameters,
+    const OptimizerArgs& optimizer) {
+  std::unique_ptr<DeviceReplica> replica(new DeviceReplica(
+      worker, backend, rank, world_size, std::move(model), optimizer));
+  RETURN_IF_ERROR(replica->Allocate(parameters));
+  return replica;
+}
+
+absl::Status DeviceReplica::Allocate(absl::Span<const float> parameters) {
+  const int64_t bytes = count() * kFloatBytes;
+  RETURN_IF_ERROR(parameters_.Reserve(backend_, count()));
+  RETURN_IF_ERROR(
+      backend_.Upload(parameters_.data(), parameters.data(), bytes));
+  DeviceArray* const moments[] = {&first_moment_, &second_moment_};
+  for (int i = 0; i < NumMoments(optimizer_); ++i) {
+    RETURN_IF_ERROR(moments[i]->Reserve(backend_, count()));
+    RETURN_IF_ERROR(backend_.Zero(moments[i]->data(), bytes));
+  }
+  RETURN_IF_ERROR(ReserveGradients(1));
+  ASSIGN_OR_RETURN(executor_,
+                   Executor::Create(model_, backend_, parameters_.data()));
+  return absl::OkStatus();
+}
+
+absl::Status DeviceReplica::ReserveGradients(int64_t count) {
+  while (static_cast<int64_t>(gradients_.size()) < count) {
+    DeviceArray array;
+    RETURN_IF_ERROR(array.Reserve(backend_, this->count()));
+    gradients_.push_back(std::move(array));
+  }
+  return absl::OkStatus();
+}
+
+// --- Forward, loss, backward ---
+
+absl::Status DeviceReplica::Compute(const CallWork& work) {
+  rows_ = 0;
+  compute_ms_ = exchange_ms_ = update_ms_ = 0;
+  partials_.clear();
+  const Range mine = work.assignment[rank_];
+  TreeFold fold(work.num_micro_batches());
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    if (i > mine.begin) worker_.ServeWaiting();
+    if (IsCancelled(work))
+      return absl::CancelledError("the step was cancelled");
+    const auto timing = AddTimeTo(compute_ms_);
+    RETURN_IF_ERROR(ReserveGradients(partials_.size() + 1));
+    partials_.push_back(gradients_[partials_.size()].data());
+    RETURN_IF_ERROR(ComputeMicroBatch(work, i, partials_.back()));
+    for (int n = fold.Push({i, i + 1}); n > 0; --n) {
+      const float* top = partials_.back();
+      partials_.pop_back();
+      RETURN_IF_ERROR(backend_.Add(partials_.back(), top, count()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceReplica::ComputeMicroBatch(const CallWork& work,
+                                              int64_t index, float* gradients) {
+  const Range sequences = work.micro_batches[index];
+  CutMicroBatch(*model_, *work.batch, *work.targets, sequences, micro_batch_);
+  ForwardArgs forward;
+  forward.batch = &micro_batch_.batch;
+  forward.mode = Mode::kTraining;
+  if (!work.states.empty()) {
+    forward.state =
+        work.states.subspan(sequences.begin * model_->state_size(),
+                            sequences.size() * model_->state_size());
+  }
+  forward.random.seed = work.seed;
+  forward.random.step = static_cast<uint64_t>(work.step);
+  forward.random.accumulation = static_cast<uint32_t>(work.accumulation);
+  forward.random.first_sequence = sequences.begin;
+  if (!work.positions.empty()) {
+    forward.random.positions =
+        work.positions.subspan(sequences.begin, sequences.size());
+  }
+  ASSIGN_OR_RETURN(const ForwardResult result, executor_->Forward(forward));
+  RETURN_IF_ERROR(DownloadStates(sequences, result.state, work));
+
+  ASSIGN_OR_RETURN(const LossResult loss,
+                   executor_->Loss(micro_batch_.targets, true));
+  work.losses[index] = loss;
+  if (!std::isfinite(loss.loss)) {
+    return NotFinite(absl::StrCat("the loss of sequences ", sequences.begin,
+                                  " to ", sequences.end - 1, " is ", loss.loss),
+                     work.step);
+  }
+  BackwardArgs backward;
+  backward.gradients = gradients;
+  RETURN_IF_ERROR(executor_->Backward(backward));
+  rows_ += micro_batch_.batch.num_rows();
+  worker_.AddRows(micro_batch_.batch.num_rows());
+  return absl::OkStatus();
+}
+
+absl::Status DeviceReplica::DownloadStates(Range sequences, Matrix<float> state,
+                                           const CallWork& work) {
+  if (work.states_after.empty()) return absl::OkStatus();
+  float* host = work.states_after.data() + sequences.begin * state.cols;
+  if (state.stride == state.cols) {
+    return backend_.Download(host, state.data,
+                             state.rows * state.cols * kFloatBytes);
+  }
+  for (int64_t b = 0; b < state.rows; ++b) {
+    RETURN_IF_ERROR(backend_.Download(host + b * state.cols, state.row(b),
+                                      state.cols * kFloatBytes));
+  }
+  return absl::OkStatus();
+}
+
+// --- Sum, update ---
+
+absl::Status DeviceReplica::Finish(const CallWork& work,
+                                   const UpdateWork* update,
+                                   Communicator& communicator) {
+  began_update_ = false;
+  const absl::Status status = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(float* const shard_sum, SumOfCall(work, communicator));
+    return update == nullptr
+               ? Stage(work, shard_sum)
+               : GatherAndUpdate(work, *update, shard_sum, communicator);
+  }();
+  if (!status.ok()) communicator.Abort(status);
+  return status;
+}
+
+// This device's shard of the sum over the call and those before it.
+absl::StatusOr<float*> DeviceReplica::SumOfCall(const CallWork& work,
+                                                Communicator& communicator) {
+  const auto timing = AddTimeTo(exchange_ms_);
+  ASSIGN_OR_RETURN(float* const sum,
+                   exchange_.ReduceShard(communicator, work.num_micro_batches(),
+                                         work.subtrees, partials_));
+  if (work.accumulation > 0) {
+    RETURN_IF_ERROR(
+        backend_.Add(sum, accumulated_.data(), exchange_.shard().size()));
+  }
+  return sum;
+}
+
+absl::Status DeviceReplica::Stage(const CallWork& work,
+                                  const float* shard_sum) {
+  const auto timing = AddTimeTo(exchange_ms_);
+  const int64_t size = exchange_.shard().size();
+  ASSIGN_OR_RETURN(const double squares,
+                   backend_.SumOfSquares(shard_sum, size));
+  if (!std::isfinite(squares)) {
+    return NotFinite("the gradient is not finite", work.step);
+  }
+  RETURN_IF_ERROR(staged_.Reserve(backend_, size));
+  return backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes);
+}
+
+absl::Status DeviceReplica::GatherAndUpdate(const CallWork& work,
+                                            const UpdateWork& update,
+                                            const float* shard_sum,
+                                            Communicator& communicator) {
+  float* const sum = gradients_[0].data();
+  {
+    const auto timing = AddTimeTo(exchange_ms_);
+    RETURN_IF_ERROR(exchange_.Gather(communicator, shard_sum, sum));
+  }
+  const auto timing = AddTimeTo(update_ms_);
+  ASSIGN_OR_RETURN(const double squares, backend_.SumOfSquares(sum, count()));
+  gradient_norm_ = std::sqrt(squares) / update.total_weight;
+  OptimizerArgs args = optimizer_;
+  args.gradient_scale = static_cast<float>(
+      ClippingFactor(gradient_norm_, update.max_gradient_norm) /
+      update.total_weight);
+  args.learning_rate = static_cast<float>(update.learning_rate);
+  args.step = work.step;
+  if (!std::isfinite(gradient_norm_) || !std::isfinite(args.gradient_scale)) {
+    return NotFinite(absl::StrCat("the gradient norm is ", gradient_norm_,
+                                  " and the weight ", update.total_weight),
+                     work.step);
+  }
+  // All devices have got here, or none goes on.
+  RETURN_IF_ERROR(communicator.Barrier());
+  began_update_ = true;
+  return Update(args);
+}
+
+absl::Status DeviceReplica::Update(OptimizerArgs args) {
+  const auto at = [](const DeviceArray& array, Range range) {
+    return array.data() == nullptr ? nullptr : array.data() + range.begin;
+  };
+  for (const Range range : trainable_) {
+    args.count = range.size();
+    args.parameters = at(parameters_, range);
+    args.gradients = at(gradients_[0], range);
+    args.first_moment = at(first_moment_, range);
+    args.second_moment = at(second_moment_, range);
+    RETURN_IF_ERROR(backend_.Update(args));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceReplica::DownloadParameters(absl::Span<float> parameters) {
+  return backend_.Download(parameters.data(), parameters_.data(),
+                           count() * kFloatBytes);
+}
+
+}  // namespace recurve
