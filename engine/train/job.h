@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "engine/train/trainer.h"
+#include "engine/train/step_result.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {

@@ -10,36 +10,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/model/model.h"
 #include "engine/schedule/device.h"
+#include "engine/train/step_result.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {
-
-struct DeviceTime {
-  std::string device;  // devices/N
-  int64_t micro_batches = 0;
-  int64_t rows = 0;
-  double compute_ms = 0;
-  double exchange_ms = 0;
-  double update_ms = 0;
-};
-
-struct StepResult {
-  int64_t step = 0;  // optimizer steps done
-  bool updated = false;
-  double loss = 0;  // weighted mean over the call's rows
-  double weight = 0;
-  double gradient_norm =
-      0;  // of the mean gradient, before clipping; if updated
-  double learning_rate = 0;  // if updated
-  int64_t rows = 0;
-  std::vector<DeviceTime> devices;
-};
 
 class Trainer {
  public:
