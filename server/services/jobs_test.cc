@@ -1,0 +1,214 @@
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/services/service_test_util.h"
+
+namespace recurve::server {
+namespace {
+
+using grpc::StatusCode;
+using Stub = v1::Jobs::Stub;
+
+class JobsTest : public ServiceTest {
+ protected:
+  grpc::Status Train(const v1::TrainRequest& request, v1::Job* job) {
+    return Call(*jobs, &Stub::Train, request, job);
+  }
+  v1::Job GetJob(const std::string& name) {
+    v1::GetJobRequest request;
+    request.set_name(name);
+    v1::Job job;
+    ExpectOk(Call(*jobs, &Stub::GetJob, request, &job));
+    return job;
+  }
+  grpc::Status Watch(const std::string& name, int64_t first_event,
+                     std::vector<v1::JobEvent>* events) {
+    v1::WatchJobRequest request;
+    request.set_name(name);
+    request.set_first_event(first_event);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(60));
+    auto reader = jobs->WatchJob(&context, request);
+    v1::JobEvent event;
+    while (reader->Read(&event)) events->push_back(event);
+    return reader->Finish();
+  }
+  grpc::Status Cancel(const std::string& name, v1::Job* job) {
+    v1::CancelJobRequest request;
+    request.set_name(name);
+    return Call(*jobs, &Stub::CancelJob, request, job);
+  }
+
+  static v1::TrainRequest Request(int64_t max_steps) {
+    v1::TrainRequest request;
+    v1::TrainSpec& spec = *request.mutable_spec();
+    spec.set_model("models/lm");
+    *spec.mutable_config() = TokenConfig();
+    spec.mutable_data()->set_dataset("datasets/text");
+    spec.mutable_format()->mutable_text();
+    spec.mutable_loader()->set_batch_size(2);
+    spec.mutable_loader()->set_unroll(3);
+    *spec.mutable_trainer() = SgdConfig();
+    spec.set_max_steps(max_steps);
+    spec.set_report_every_steps(2);
+    return request;
+  }
+  void UploadText() { Upload("text", "abcdeabcdeabcde"); }
+};
+
+TEST_F(JobsTest, TrainsWatchesAndPublishes) {
+  UploadText();
+  v1::TrainRequest request = Request(10);
+  request.set_job_id("j");
+  request.set_request_id("r");
+  v1::Job job;
+  ExpectOk(Train(request, &job));
+  EXPECT_EQ(job.name(), "jobs/j");
+  EXPECT_EQ(job.spec().SerializeAsString(), request.spec().SerializeAsString());
+  std::vector<v1::JobEvent> events;
+  ExpectOk(Watch("jobs/j", 0, &events));
+  ASSERT_GE(events.size(), 4u);
+  bool metrics = false;
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i].number(), static_cast<int64_t>(i));
+    metrics = metrics || events[i].has_metrics();
+  }
+  EXPECT_TRUE(metrics);
+  EXPECT_EQ(events.front().state().state(), v1::Job::QUEUED);
+  EXPECT_EQ(events.back().state().state(), v1::Job::SUCCEEDED)
+      << events.back().state().cause();
+
+  job = GetJob("jobs/j");
+  EXPECT_EQ(job.state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(job.step(), 10);
+  EXPECT_EQ(job.model_version(), "models/lm/versions/1");
+  v1::PredictRequest predict;
+  predict.set_model(job.model_version());
+  *predict.mutable_batch() = Tokens({{0, 1}});
+  v1::PredictResponse prediction;
+  ExpectOk(
+      Call(*inference, &v1::Inference::Stub::Predict, predict, &prediction));
+
+  // From the middle, and once more by the request id.
+  std::vector<v1::JobEvent> rest;
+  ExpectOk(Watch("jobs/j", 3, &rest));
+  ASSERT_EQ(rest.size(), events.size() - 3);
+  EXPECT_EQ(rest[0].number(), 3);
+  rest.clear();
+  ExpectOk(Watch("jobs/j", 1000, &rest));
+  EXPECT_TRUE(rest.empty());
+  ExpectOk(Train(request, &job));
+  EXPECT_EQ(job.name(), "jobs/j");
+  EXPECT_EQ(job.state(), v1::Job::SUCCEEDED);
+
+  v1::ListJobsResponse page;
+  ExpectOk(Call(*jobs, &Stub::ListJobs, v1::ListJobsRequest(), &page));
+  ASSERT_EQ(page.jobs_size(), 1);
+  EXPECT_EQ(page.jobs(0).name(), "jobs/j");
+}
+
+TEST_F(JobsTest, CancelsARunningJobWhileItIsWatched) {
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  std::vector<v1::JobEvent> events;
+  std::thread watcher([&] { ExpectOk(Watch(job.name(), 0, &events)); });
+  for (int i = 0; i < 1000 && GetJob(job.name()).step() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  v1::Job cancelled;
+  ExpectOk(Cancel(job.name(), &cancelled));
+  watcher.join();
+  EXPECT_EQ(events.back().state().state(), v1::Job::CANCELLED);
+  ExpectOk(Cancel(job.name(), &cancelled));
+  EXPECT_EQ(cancelled.state(), v1::Job::CANCELLED);
+}
+
+TEST_F(JobsTest, WatchersThatVanishAreForgotten) {
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  for (int i = 0; i < 20; ++i) {
+    v1::WatchJobRequest request;
+    request.set_name(job.name());
+    grpc::ClientContext context;
+    auto reader = jobs->WatchJob(&context, request);
+    v1::JobEvent event;
+    EXPECT_TRUE(reader->Read(&event));
+    context.TryCancel();
+    while (reader->Read(&event)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
+  }
+  ExpectOk(Cancel(job.name(), &job));
+  std::vector<v1::JobEvent> events;
+  ExpectOk(Watch(job.name(), 0, &events));
+}
+
+TEST_F(JobsTest, TooManyStreamsAreRefused) {
+  config.set_max_streams(1);
+  Start();
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  v1::WatchJobRequest request;
+  request.set_name(job.name());
+  grpc::ClientContext context;
+  auto reader = jobs->WatchJob(&context, request);
+  v1::JobEvent event;
+  EXPECT_TRUE(reader->Read(&event));
+  std::vector<v1::JobEvent> events;
+  ExpectError(Watch(job.name(), 0, &events), StatusCode::RESOURCE_EXHAUSTED,
+              "streaming calls");
+}
+
+TEST_F(JobsTest, BadRequestsSayWhatIsWrong) {
+  UploadText();
+  v1::Job job;
+  v1::TrainRequest request = Request(10);
+  request.mutable_spec()->clear_max_steps();
+  ExpectError(Train(request, &job), StatusCode::INVALID_ARGUMENT, "max_steps");
+  request = Request(10);
+  request.mutable_spec()->set_model("lm");
+  ExpectError(Train(request, &job), StatusCode::INVALID_ARGUMENT, "model");
+  request = Request(10);
+  request.set_job_id("J");
+  ExpectError(Train(request, &job), StatusCode::INVALID_ARGUMENT, "id");
+  std::vector<v1::JobEvent> events;
+  ExpectError(Watch("jobs/none", 0, &events), StatusCode::NOT_FOUND, "none");
+  ExpectError(Watch("none", 0, &events), StatusCode::INVALID_ARGUMENT,
+              "jobs/ID");
+  ExpectError(Cancel("jobs/none", &job), StatusCode::NOT_FOUND, "none");
+  // What only the data can tell fails the job, with its cause.
+  request = Request(10);
+  request.mutable_spec()->mutable_data()->set_dataset("datasets/none");
+  if (Train(request, &job).ok()) {
+    ExpectOk(Watch(job.name(), 0, &events));
+    EXPECT_EQ(events.back().state().state(), v1::Job::FAILED);
+    EXPECT_NE(events.back().state().cause().find("none"), std::string::npos);
+  }
+}
+
+TEST_F(JobsTest, AServerThatDrainsEndsItsJobsAndTheirWatchers) {
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  std::vector<v1::JobEvent> events;
+  grpc::Status status;
+  std::thread watcher([&] { status = Watch(job.name(), 0, &events); });
+  for (int i = 0; i < 1000 && GetJob(job.name()).step() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  server_->Drain(absl::Seconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  watcher.join();
+  ExpectOk(status);
+  EXPECT_EQ(events.back().state().state(), v1::Job::CANCELLED);
+}
+
+}  // namespace
+}  // namespace recurve::server

@@ -1,0 +1,250 @@
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "server/services/service_test_util.h"
+
+namespace recurve::server {
+namespace {
+
+using grpc::StatusCode;
+using Stub = v1::Models::Stub;
+
+class ModelsTest : public ServiceTest {
+ protected:
+  grpc::Status Create(const v1::CreateModelRequest& request, v1::Model* model) {
+    return Call(*models, &Stub::CreateModel, request, model);
+  }
+  grpc::Status Get(const std::string& name, v1::Model* model) {
+    v1::GetModelRequest request;
+    request.set_name(name);
+    return Call(*models, &Stub::GetModel, request, model);
+  }
+
+  std::map<std::string, std::string> Export(const std::string& name,
+                                            StatusCode code = StatusCode::OK) {
+    v1::ExportModelRequest request;
+    request.set_name(name);
+    grpc::ClientContext context;
+    auto reader = models->ExportModel(&context, request);
+    std::map<std::string, std::string> files;
+    v1::ExportModelResponse message;
+    std::string current;
+    while (reader->Read(&message)) {
+      if (!message.file_name().empty()) current = message.file_name();
+      files[current] += message.chunk();
+    }
+    EXPECT_EQ(reader->Finish().error_code(), code);
+    return files;
+  }
+
+  grpc::Status Import(v1::ImportModelRequest::Header header,
+                      const std::string& bytes, v1::ModelVersion* version) {
+    if (header.size_bytes() == 0) header.set_size_bytes(bytes.size());
+    grpc::ClientContext context;
+    auto writer = models->ImportModel(&context, version);
+    v1::ImportModelRequest message;
+    *message.mutable_header() = header;
+    writer->Write(message);
+    message.set_chunk(bytes);
+    writer->Write(message);
+    writer->WritesDone();
+    return writer->Finish();
+  }
+
+  static v1::CreateModelRequest CreateRequest(const std::string& id) {
+    v1::CreateModelRequest request;
+    request.set_model_id(id);
+    *request.mutable_config() = TokenConfig();
+    return request;
+  }
+};
+
+TEST_F(ModelsTest, CreatesDescribesListsAndDeletes) {
+  const v1::ModelVersion version = CreateModel("lm", TokenConfig());
+  EXPECT_EQ(version.name(), "models/lm/versions/1");
+  EXPECT_EQ(version.source(), "created");
+  EXPECT_EQ(version.state_size(), 12);
+  EXPECT_GT(version.parameter_count(), 0);
+  EXPECT_EQ(version.sha256().size(), 64u);
+  CreateModel("a", TokenConfig());
+
+  v1::ListModelsRequest list;
+  list.set_page_size(1);
+  v1::ListModelsResponse page;
+  ExpectOk(Call(*models, &Stub::ListModels, list, &page));
+  ASSERT_EQ(page.models_size(), 1);
+  EXPECT_EQ(page.models(0).name(), "models/a");
+  list.set_page_token(page.next_page_token());
+  ExpectOk(Call(*models, &Stub::ListModels, list, &page));
+  ASSERT_EQ(page.models_size(), 1);
+  EXPECT_EQ(page.models(0).name(), "models/lm");
+  EXPECT_EQ(page.next_page_token(), "");
+
+  v1::DeleteModelRequest remove;
+  remove.set_name("models/lm");
+  google::protobuf::Empty empty;
+  ExpectOk(Call(*models, &Stub::DeleteModel, remove, &empty));
+  v1::Model model;
+  ExpectError(Get("models/lm", &model), StatusCode::NOT_FOUND, "models/lm");
+}
+
+TEST_F(ModelsTest, TheSameSeedGivesTheSameWeights) {
+  EXPECT_EQ(CreateModel("a", TokenConfig()).sha256(),
+            CreateModel("b", TokenConfig()).sha256());
+}
+
+TEST_F(ModelsTest, BadRequestsSayWhatIsWrong) {
+  v1::Model model;
+  ExpectError(Create(CreateRequest("Not-An-Id"), &model),
+              StatusCode::INVALID_ARGUMENT, "model_id");
+  v1::CreateModelRequest impossible = CreateRequest("lm");
+  impossible.mutable_config()
+      ->mutable_blocks(0)
+      ->mutable_sru()
+      ->set_hidden_size(0);
+  ExpectError(Create(impossible, &model), StatusCode::INVALID_ARGUMENT,
+              "hidden_size");
+  v1::CreateModelRequest vocabulary = CreateRequest("lm");
+  vocabulary.add_vocabulary("a");
+  ExpectError(Create(vocabulary, &model), StatusCode::INVALID_ARGUMENT,
+              "vocabulary");
+  ExpectError(Get("lm", &model), StatusCode::INVALID_ARGUMENT, "models/ID");
+  ExpectError(Get("models/lm", &model), StatusCode::NOT_FOUND, "models/lm");
+  CreateModel("lm", TokenConfig());
+  ExpectError(Create(CreateRequest("lm"), &model), StatusCode::ALREADY_EXISTS,
+              "models/lm");
+  v1::ListModelsRequest list;
+  list.set_page_size(-1);
+  v1::ListModelsResponse page;
+  ExpectError(Call(*models, &Stub::ListModels, list, &page),
+              StatusCode::INVALID_ARGUMENT, "page_size");
+}
+
+TEST_F(ModelsTest, ARepeatedCreateReturnsTheSameModel) {
+  v1::CreateModelRequest request = CreateRequest("lm");
+  request.set_request_id("r");
+  v1::Model model;
+  ExpectOk(Create(request, &model));
+  ExpectOk(Create(request, &model));
+  EXPECT_EQ(model.version_count(), 1);
+}
+
+TEST_F(ModelsTest, AnExportComesBackByImport) {
+  v1::CreateModelRequest request = CreateRequest("lm");
+  for (const char* token : {"a", "b", "c", "d", "e"}) {
+    request.add_vocabulary(token);
+  }
+  v1::Model model;
+  ExpectOk(Create(request, &model));
+  const auto files = Export("models/lm");
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(files.at("vocabulary.json"), R"(["a","b","c","d","e"])");
+  EXPECT_NE(files.at("config.textproto").find("sru"), std::string::npos);
+
+  v1::ImportModelRequest::Header header;
+  header.set_model_id("copy");
+  *header.mutable_config() = TokenConfig();
+  *header.mutable_vocabulary() = request.vocabulary();
+  header.set_request_id("r");
+  v1::ModelVersion version;
+  ExpectOk(Import(header, files.at("model.safetensors"), &version));
+  EXPECT_EQ(version.name(), "models/copy/versions/1");
+  EXPECT_EQ(version.source(), "imported");
+  EXPECT_EQ(version.vocabulary_size(), 5);
+  EXPECT_EQ(Export("models/copy"), files);
+  // Once more, and then without the request id: the next version.
+  ExpectOk(Import(header, files.at("model.safetensors"), &version));
+  EXPECT_EQ(version.name(), "models/copy/versions/1");
+  header.clear_request_id();
+  ExpectOk(Import(header, files.at("model.safetensors"), &version));
+  EXPECT_EQ(version.name(), "models/copy/versions/2");
+
+  v1::ListModelVersionsRequest list;
+  list.set_parent("models/copy");
+  list.set_page_size(1);
+  v1::ListModelVersionsResponse page;
+  ExpectOk(Call(*models, &Stub::ListModelVersions, list, &page));
+  ASSERT_EQ(page.versions_size(), 1);
+  EXPECT_EQ(page.versions(0).vocabulary_size(), 0);
+  list.set_page_token(page.next_page_token());
+  ExpectOk(Call(*models, &Stub::ListModelVersions, list, &page));
+  EXPECT_EQ(page.versions(0).name(), "models/copy/versions/2");
+  EXPECT_EQ(page.next_page_token(), "");
+}
+
+TEST_F(ModelsTest, ImportsThatCannotBeAreRefusedAndLeaveNothing) {
+  CreateModel("lm", TokenConfig());
+  const std::string weights = Export("models/lm").at("model.safetensors");
+  const size_t files = FilesOnDisk().size();
+  v1::ImportModelRequest::Header header;
+  header.set_model_id("copy");
+  *header.mutable_config() = TokenConfig();
+  v1::ModelVersion version;
+
+  for (const std::string& bytes :
+       {weights.substr(0, weights.size() - 1), weights.substr(0, 5),
+        std::string(100, '\xff'), std::string("{}")}) {
+    const grpc::Status status = Import(header, bytes, &version);
+    EXPECT_TRUE(status.error_code() == StatusCode::INVALID_ARGUMENT ||
+                status.error_code() == StatusCode::DATA_LOSS)
+        << status.error_message();
+  }
+  v1::ImportModelRequest::Header other = header;
+  other.mutable_config()->mutable_blocks(0)->mutable_sru()->set_hidden_size(7);
+  ExpectError(Import(other, weights, &version), StatusCode::INVALID_ARGUMENT,
+              "rnn");
+  other = header;
+  other.set_size_bytes(weights.size() + 1);
+  ExpectError(Import(other, weights, &version), StatusCode::INVALID_ARGUMENT,
+              "ended after");
+  other.set_size_bytes(10);
+  ExpectError(Import(other, weights, &version), StatusCode::INVALID_ARGUMENT,
+              "more bytes");
+  other.set_size_bytes(-1);
+  ExpectError(Import(other, weights, &version), StatusCode::INVALID_ARGUMENT,
+              "size_bytes");
+  other.set_size_bytes(int64_t{1} << 50);
+  ExpectError(Import(other, weights, &version), StatusCode::RESOURCE_EXHAUSTED,
+              "limit");
+  other = header;
+  other.set_model_id("");
+  ExpectError(Import(other, weights, &version), StatusCode::INVALID_ARGUMENT,
+              "model_id");
+  v1::Model model;
+  ExpectError(Get("models/copy", &model), StatusCode::NOT_FOUND, "copy");
+  EXPECT_EQ(FilesOnDisk().size(), files);
+}
+
+TEST_F(ModelsTest, AnUploadThatBeginsWithBytesIsRefused) {
+  grpc::ClientContext context;
+  v1::ModelVersion version;
+  auto writer = models->ImportModel(&context, &version);
+  v1::ImportModelRequest message;
+  message.set_chunk("bytes");
+  writer->Write(message);
+  writer->WritesDone();
+  ExpectError(writer->Finish(), StatusCode::INVALID_ARGUMENT, "header");
+}
+
+TEST_F(ModelsTest, ExportOfWhatIsNotThere) {
+  Export("models/lm", StatusCode::NOT_FOUND);
+  Export("lm", StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(ModelsTest, ModelsSurviveARestart) {
+  const v1::ModelVersion before = CreateModel("lm", TokenConfig());
+  const auto files = Export("models/lm");
+  Start();
+  v1::GetModelVersionRequest request;
+  request.set_name("models/lm");
+  v1::ModelVersion after;
+  ExpectOk(Call(*models, &Stub::GetModelVersion, request, &after));
+  EXPECT_EQ(after.SerializeAsString(), before.SerializeAsString());
+  EXPECT_EQ(Export("models/lm"), files);
+}
+
+}  // namespace
+}  // namespace recurve::server

@@ -1,0 +1,143 @@
+// What holds for the server as a whole.
+#include "server/server.h"
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "grpcpp/impl/codegen/client_unary_call.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "server/services/service_test_util.h"
+
+namespace recurve::server {
+namespace {
+
+using grpc::StatusCode;
+
+class ServerTest : public ServiceTest {
+ protected:
+  static v1::PredictRequest LongRequest() {
+    v1::PredictRequest request;
+    request.set_model("models/lm");
+    *request.mutable_batch() = Tokens({std::vector<int32_t>(900000, 1)});
+    request.set_want_class(true);
+    return request;
+  }
+  void CreateLargeModel() {
+    v1::ModelConfig large = TokenConfig();
+    large.mutable_blocks(0)->mutable_sru()->set_hidden_size(1024);
+    CreateModel("lm", large);
+  }
+  // grpc.health.v1.Health.Check of the server as a whole, message undecoded.
+  std::string Health() {
+    const grpc::internal::RpcMethod method(
+        "/grpc.health.v1.Health/Check", nullptr,
+        grpc::internal::RpcMethod::NORMAL_RPC);
+    grpc::ClientContext context;
+    grpc::ByteBuffer request, response;
+    const grpc::Slice empty;
+    request = grpc::ByteBuffer(&empty, 1);
+    ExpectOk(grpc::internal::BlockingUnaryCall(channel.get(), method, &context,
+                                               request, &response));
+    grpc::Slice slice;
+    EXPECT_TRUE(response.DumpToSingleSlice(&slice).ok());
+    return std::string(slice.begin(), slice.end());
+  }
+  // Begins a Predict that takes long and returns once it is under way.
+  std::thread BeginLongPredict(grpc::Status* status) {
+    std::thread thread([this, status] {
+      v1::PredictResponse response;
+      *status = Call(*inference, &v1::Inference::Stub::Predict, LongRequest(),
+                     &response);
+    });
+    v1::ListDevicesResponse list;
+    do {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
+                    v1::ListDevicesRequest(), &list));
+    } while (list.devices(0).rows() + list.devices(1).rows() == 0);
+    return thread;
+  }
+};
+
+TEST_F(ServerTest, OneServerAtATimeOnAPortAndAFolder) {
+  ServerConfig second = config;
+  const auto same_folder = Server::Start(second);
+  EXPECT_EQ(same_folder.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(same_folder.status().message().find("in use"),
+            absl::string_view::npos);
+  second.set_data_dir(directory + "/other");
+  second.set_listen(server_->address());
+  const auto same_port = Server::Start(second);
+  EXPECT_EQ(same_port.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(same_port.status().message().find(server_->address()),
+            absl::string_view::npos);
+}
+
+TEST_F(ServerTest, HealthIsServing) {
+  EXPECT_EQ(Health(), std::string("\x08\x01"));  // status: SERVING
+}
+
+TEST_F(ServerTest, BadConfigurationsAreRefused) {
+  const auto code = [this](auto edit) {
+    ServerConfig bad = config;
+    bad.set_data_dir(directory + "/other");
+    edit(bad);
+    return Server::Start(bad).status().code();
+  };
+  using absl::StatusCode;
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_max_trainers(0); }),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_max_message_bytes(1ll << 40); }),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_devices("gpu"); }),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_listen("50051"); }),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_data_dir("/dev/null/x"); }),
+            StatusCode::kUnavailable);
+}
+
+TEST_F(ServerTest, DrainFinishesWhatWasAccepted) {
+  CreateModel("lm", TokenConfig());
+  grpc::Status status;
+  std::thread call = BeginLongPredict(&status);
+  server_->Drain(absl::Seconds(60));
+  call.join();
+  ExpectOk(status);
+}
+
+TEST_F(ServerTest, DrainStopsWhatIsNotDoneInTime) {
+  CreateLargeModel();
+  grpc::Status status;
+  std::thread call = BeginLongPredict(&status);
+  server_->Drain(absl::Milliseconds(100));
+  call.join();
+  ExpectError(status, StatusCode::UNAVAILABLE, "shutting down");
+}
+
+TEST_F(ServerTest, ACancelledCallFreesItsDevice) {
+  CreateLargeModel();
+  grpc::ClientContext context;
+  grpc::Status status;
+  std::thread call([&] {
+    v1::PredictResponse response;
+    status = inference->Predict(&context, LongRequest(), &response);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  context.TryCancel();
+  call.join();
+  EXPECT_EQ(status.error_code(), StatusCode::CANCELLED);
+  const auto begin = std::chrono::steady_clock::now();
+  v1::PredictRequest request;
+  request.set_model("models/lm");
+  *request.mutable_batch() = Tokens({{1}, {2}});
+  v1::PredictResponse response;
+  ExpectOk(Call(*inference, &v1::Inference::Stub::Predict, request, &response));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+}  // namespace
+}  // namespace recurve::server
