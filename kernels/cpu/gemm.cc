@@ -1,35 +1,71 @@
 #include "kernels/cpu/gemm.h"
 
-#include <oneapi/dnnl/dnnl.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
+#include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/status.h"
 
 namespace recurve::cpu {
 namespace {
 
-// The part of a factor that takes part in one block of the sum.
-const float* SumBlock(const Factor& f, bool sum_over_rows, int64_t begin) {
-  const bool along_stored_rows = sum_over_rows != f.transposed;
-  return f.matrix.data + begin * (along_stored_rows ? f.matrix.stride : 1);
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t RoundUp(int64_t a, int64_t b) { return DivideUp(a, b) * b; }
+
+// How a product is cut among threads. The cut touches no sum, so it may follow
+// the shape and the team.
+struct Cut {
+  int64_t rows = 0;  // of a block
+  int64_t cols = 0;
+};
+
+Cut ChooseCut(int64_t rows, int64_t cols, int64_t depth) {
+  // Fewer rows do not pay for packing b; fewer columns starve the vectors.
+  constexpr int64_t kMinRows = 256;
+  const int64_t threads = omp_get_max_threads();
+  Cut cut{rows, BlockColumns(depth)};
+  if (threads == 1) return cut;
+  const int64_t wanted = 4 * threads;  // blocks, so that threads end together
+  if (rows <= kMinRows) {
+    const int64_t share = RoundUp(DivideUp(cols, wanted), kColumnUnit);
+    cut.cols = std::min(cut.cols, share);
+  }
+  const int64_t row_blocks = DivideUp(wanted, DivideUp(cols, cut.cols));
+  cut.rows = RoundUp(std::max(kMinRows, DivideUp(rows, row_blocks)), 64);
+  return cut;
 }
 
-absl::Status MultiplyBlock(const Factor& a, const Factor& b, Matrix<float> c,
-                           int64_t begin, int64_t count, float beta) {
-  const dnnl_status_t status = dnnl_sgemm(
-      a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', c.rows, c.cols, count,
-      1.0f, SumBlock(a, /*sum_over_rows=*/false, begin), a.matrix.stride,
-      SumBlock(b, /*sum_over_rows=*/true, begin), b.matrix.stride, beta, c.data,
-      c.stride);
-  if (status == dnnl_success) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("dnnl_sgemm failed with status ",
-                                          status, " for ", c.rows, " x ",
-                                          c.cols, " x ", count));
+GemmOperand Part(const Factor& factor, int64_t row, int64_t col) {
+  const GemmOperand whole{factor.matrix.data, factor.matrix.stride,
+                          factor.transposed};
+  return {whole.at(row, col), whole.stride, whole.transposed};
+}
+
+// c (+)= a[:, begin : begin + depth] b[begin : begin + depth, :].
+void MultiplyDepth(const Factor& a, const Factor& b, Matrix<float> c,
+                   int64_t begin, int64_t depth, bool accumulate) {
+  const Cut cut = ChooseCut(c.rows, c.cols, depth);
+  const int64_t column_blocks = DivideUp(c.cols, cut.cols);
+  const int64_t blocks = column_blocks * DivideUp(c.rows, cut.rows);
+  // A multiply-add costs a fraction of what loops over elements do with one.
+  const int64_t elements = c.rows * c.cols * depth / 16;
+  ParallelFor(blocks, elements, [&](int64_t index) {
+    const int64_t row = index / column_blocks * cut.rows;
+    const int64_t col = index % column_blocks * cut.cols;
+    GemmBlock block;
+    block.a = Part(a, row, begin);
+    block.b = Part(b, begin, col);
+    block.c = c.row(row) + col;
+    block.c_stride = c.stride;
+    block.rows = std::min(cut.rows, c.rows - row);
+    block.cols = std::min(cut.cols, c.cols - col);
+    block.depth = depth;
+    block.accumulate = accumulate;
+    MultiplyBlock(block);
+  });
 }
 
 void FillRows(Matrix<float> c, const float* bias) {
@@ -55,10 +91,9 @@ absl::Status MatMul(const Factor& a, const Factor& b, Matrix<float> c,
   const int64_t summed = a.cols();
   const bool overwrite = destination == Destination::kOverwrite;
   if (summed == 0 && overwrite) FillRows(c, nullptr);
-  for (int64_t begin = 0; begin < summed; begin += kRowBlock) {
-    const float beta = overwrite && begin == 0 ? 0.0f : 1.0f;
-    RETURN_IF_ERROR(MultiplyBlock(a, b, c, begin,
-                                  std::min(kRowBlock, summed - begin), beta));
+  for (int64_t begin = 0; begin < summed; begin += kSumBlock) {
+    MultiplyDepth(a, b, c, begin, std::min(kSumBlock, summed - begin),
+                  /*accumulate=*/!overwrite || begin > 0);
   }
   return absl::OkStatus();
 }

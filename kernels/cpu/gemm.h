@@ -1,12 +1,13 @@
-// Matrix products on the CPU, by oneDNN, with what oneDNN does not promise:
+// Matrix products in float32 on the CPU, with two promises that libraries do
+// not make (docs/determinism.md):
 //
 //   * the bits do not depend on the number of threads;
 //   * a row of a product does not depend on how many rows there are, nor on
-//     where it stands among them, as long as A is not transposed.
+//     where it stands among them.
 //
-// oneDNN splits long sums among threads, so the summed dimension is cut into
-// fixed blocks of kRowBlock that are added in order; gemm_test.cc sweeps shapes
-// and threads and fails if a block is ever split (docs/determinism.md).
+// They hold by construction: see kSumBlock in gemm_tile.h. oneDNN 2.6 keeps
+// neither for narrow matrices: its one-row and few-column paths add in another
+// order than its blocked ones, and long sums are split among threads.
 #ifndef RECURVE_KERNELS_CPU_GEMM_H_
 #define RECURVE_KERNELS_CPU_GEMM_H_
 
@@ -37,7 +38,7 @@ enum class Destination { kOverwrite, kAccumulate };
 // c = a b, or c += a b. Any dimension may be 0 (an empty sum is 0). c must not
 // overlap a or b. Uses the calling thread's OpenMP team.
 //
-// Errors: InvalidArgument if the shapes do not fit, Internal if oneDNN fails.
+// Errors: InvalidArgument if the shapes do not fit.
 absl::Status MatMul(const Factor& a, const Factor& b, Matrix<float> c,
                     Destination destination = Destination::kOverwrite);
 

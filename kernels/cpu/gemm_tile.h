@@ -1,0 +1,61 @@
+// The serial part of a matrix product: one block of rows by one block of
+// columns, on one thread, in that thread's caches.
+#ifndef RECURVE_KERNELS_CPU_GEMM_TILE_H_
+#define RECURVE_KERNELS_CPU_GEMM_TILE_H_
+
+#include <cstdint>
+
+#include "kernels/backend.h"
+
+namespace recurve::cpu {
+
+// Terms of one uninterrupted sum. Element (i, j) of a product is
+//   sum over blocks of fma(a_ik, b_kj, ... fma(a_i1, b_1j, a_i0 b_0j)),
+// blocks added in order: nothing else enters, neither the place of the element
+// in its tile nor the size of any tile.
+inline constexpr int64_t kSumBlock = kRowBlock;
+
+// Blocks start at columns that are multiples of this. A multiple of the panel
+// width, three vectors, on every instruction set.
+inline constexpr int64_t kColumnUnit = 48;
+inline constexpr int64_t kMaxBlockColumns = 768;
+
+// A row-major matrix or its transpose.
+struct GemmOperand {
+  const float* data = nullptr;
+  int64_t stride = 0;
+  bool transposed = false;
+
+  // Element (row, col), after any transposition.
+  const float* at(int64_t row, int64_t col) const {
+    return transposed ? data + col * stride + row : data + row * stride + col;
+  }
+};
+
+struct GemmBlock {
+  GemmOperand a;  // rows x depth
+  GemmOperand b;  // depth x cols
+  float* c = nullptr;
+  int64_t c_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;   // at most BlockColumns(depth)
+  int64_t depth = 0;  // at most kSumBlock
+  bool accumulate = false;
+};
+
+// Columns of a block whose part of b, packed, leaves room for the rest in a
+// second-level cache of 2 MiB.
+inline int64_t BlockColumns(int64_t depth) {
+  constexpr int64_t kPackedFloats = kSumBlock * 6 * kColumnUnit;
+  const int64_t units = kPackedFloats / (depth > 0 ? depth : 1) / kColumnUnit;
+  return units * kColumnUnit < kMaxBlockColumns ? units * kColumnUnit
+                                                : kMaxBlockColumns;
+}
+
+// c = a b or c += a b. Works in about 1.5 MB that each thread keeps from its
+// first call on.
+void MultiplyBlock(const GemmBlock& block);
+
+}  // namespace recurve::cpu
+
+#endif  // RECURVE_KERNELS_CPU_GEMM_TILE_H_
