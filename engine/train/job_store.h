@@ -48,6 +48,9 @@ class JobStore {
                                      absl::string_view request_id,
                                      bool* created) = 0;
   virtual absl::StatusOr<Job> Get(absl::string_view id) const = 0;
+  // The job that Create made for this request id.
+  virtual absl::StatusOr<Job> FindRequest(
+      absl::string_view request_id) const = 0;
   // InvalidArgument for a negative size or a token that List did not give.
   virtual absl::StatusOr<JobPage> List(int page_size,
                                        absl::string_view page_token) const = 0;
@@ -60,8 +63,8 @@ class JobStore {
       absl::string_view id, JobState state, absl::string_view cause,
       const std::function<void(Job&)>& change = nullptr) = 0;
   // Appends a metrics event and takes its step and loss, and the totals of the
-  // devices, into the record. Beyond the store's limit of events a job, metrics
-  // still update the record but are not kept.
+  // devices, into the record. Beyond the store's limit of events a job the
+  // record is still updated.
   virtual absl::Status Report(absl::string_view id, const JobMetrics& metrics,
                               std::vector<DeviceTime> devices) = 0;
   virtual absl::Status Warn(absl::string_view id, absl::string_view text) = 0;
@@ -81,6 +84,8 @@ class JobStore {
 
 struct JobStoreLimits {
   int64_t max_jobs = 100'000;
+  // State changes are always kept, metrics and warnings up to here; a last
+  // warning says that there will be no more.
   int64_t max_events_per_job = 100'000;
 };
 
