@@ -63,6 +63,78 @@ TEST(Executor, ModesAgreeBitForBitWithoutDropout) {
   }
 }
 
+TEST(Executor, ChunksWithStateEqualTheWholeBitForBit) {
+  for (const char* config : {kSru, kQrnn}) {
+    TestExecutor e(config);
+    const SequenceBatch whole = RandomBatch(e.model(), {30}, 1);
+    const std::vector<float> expected = e.Output(Args(whole));
+    const std::vector<float> final_state =
+        e.ToHost(e.Forward(Args(whole)).state);
+    std::vector<float> state, outputs;
+    // The rows of `whole` as one-row sequences can be cut anywhere.
+    SequenceBatch rows = whole;
+    rows.cu_seqlens.clear();
+    for (int64_t n = 0; n <= 30; ++n) rows.cu_seqlens.push_back(n);
+    int64_t first = 0;
+    for (const int64_t length : {1, 7, 2, 20}) {
+      SequenceBatch chunk = Slice(e.model(), rows, first, length);
+      chunk.cu_seqlens = {0, length};
+      ForwardArgs args = Args(chunk);
+      args.state = state;
+      const ForwardResult result = e.Forward(args);
+      outputs = Concatenate(outputs, e.ToHost(result.output));
+      state = e.ToHost(result.state);
+      first += length;
+    }
+    EXPECT_EQ(outputs, expected);
+    EXPECT_EQ(state, final_state);
+  }
+}
+
+TEST(Executor, ASequenceIsTheSameInAnyBatch) {
+  for (const char* config : {kSru, kQrnn}) {
+    TestExecutor e(config);
+    const SequenceBatch batch = RandomBatch(e.model(), {5, 1, 8, 3}, 1);
+    std::vector<float> outputs;
+    for (int64_t b = 0; b < 4; ++b) {
+      outputs =
+          Concatenate(outputs, e.Output(Args(Slice(e.model(), batch, b, 1))));
+    }
+    EXPECT_EQ(e.Output(Args(batch)), outputs);
+  }
+}
+
+TEST(Executor, DropoutDependsOnPlaceInTheCallAlone) {
+  TestExecutor e(kDropout);
+  const SequenceBatch batch = RandomBatch(e.model(), {5, 1, 8, 3}, 1);
+  ForwardArgs args = Args(batch, Mode::kTraining);
+  args.random.seed = 9;
+  const std::vector<float> whole = e.Output(args);
+  EXPECT_EQ(whole, e.Output(args));
+
+  std::vector<float> parts;
+  for (const int64_t first : {0, 1}) {
+    const SequenceBatch part =
+        Slice(e.model(), batch, first, first == 0 ? 1 : 3);
+    args.batch = &part;
+    args.random.first_sequence = first;
+    parts = Concatenate(parts, e.Output(args));
+  }
+  EXPECT_EQ(whole, parts);
+
+  args.batch = &batch;
+  args.random.first_sequence = 0;
+  RandomContext other_seed = args.random, other_step = args.random,
+                other_call = args.random;
+  other_seed.seed = 10;
+  other_step.step = 1;
+  other_call.accumulation = 1;
+  for (const RandomContext& other : {other_seed, other_step, other_call}) {
+    args.random = other;
+    EXPECT_NE(whole, e.Output(args));
+  }
+}
+
 TEST(Executor, DropoutFollowsThePositionInTheStream) {
   TestExecutor e(kDropout);
   const SequenceBatch whole = RandomBatch(e.model(), {9}, 1);
