@@ -101,17 +101,29 @@ absl::StatusOr<std::vector<std::string>> VocabularyOfText(
   }
 }
 
-absl::StatusOr<Dataset> ParseDataset(absl::string_view bytes,
-                                     absl::string_view targets,
+absl::StatusOr<DataFiles> ReadDataFiles(const DatasetStore& store,
+                                        const v1::DataSource& source,
+                                        const v1::DataFormat& format) {
+  DataFiles files;
+  ASSIGN_OR_RETURN(files.data, store.Read(source));
+  if (!format.npy().has_targets()) return files;
+  ASSIGN_OR_RETURN(files.targets, store.Read(format.npy().targets()));
+  if (files.targets.empty()) {
+    return absl::InvalidArgumentError("format.npy.targets: an empty file");
+  }
+  return files;
+}
+
+absl::StatusOr<Dataset> ParseDataset(const DataFiles& files,
                                      const v1::DataFormat& format,
                                      const Vocabulary* vocabulary) {
   switch (format.format_case()) {
     case v1::DataFormat::kText:
-      return ParseText(bytes, format.text(), vocabulary);
+      return ParseText(files.data, format.text(), vocabulary);
     case v1::DataFormat::kJsonLines:
-      return ParseJsonLines(bytes);
+      return ParseJsonLines(files.data);
     case v1::DataFormat::kNpy:
-      return ParseArrays(bytes, targets);
+      return ParseArrays(files.data, files.targets);
     case v1::DataFormat::FORMAT_NOT_SET:
       break;
   }
@@ -123,15 +135,8 @@ absl::StatusOr<Dataset> ReadDataset(const DatasetStore& store,
                                     const v1::DataSource& source,
                                     const v1::DataFormat& format,
                                     const Vocabulary* vocabulary) {
-  ASSIGN_OR_RETURN(const std::string bytes, store.Read(source));
-  std::string targets;
-  if (format.npy().has_targets()) {
-    ASSIGN_OR_RETURN(targets, store.Read(format.npy().targets()));
-    if (targets.empty()) {
-      return absl::InvalidArgumentError("format.npy.targets: an empty file");
-    }
-  }
-  return ParseDataset(bytes, targets, format, vocabulary);
+  ASSIGN_OR_RETURN(const DataFiles files, ReadDataFiles(store, source, format));
+  return ParseDataset(files, format, vocabulary);
 }
 
 absl::Status CheckDataset(const Dataset& dataset, const Model& model) {

@@ -22,15 +22,22 @@ namespace recurve {
 absl::StatusOr<std::vector<std::string>> VocabularyOfText(
     absl::string_view text, const v1::DataFormat::Text& format);
 
-// Parses a file's bytes. `vocabulary` (of the model) may be null where the
-// format does not need one. `targets` is the second file of Npy with targets,
-// else empty. InvalidArgument names the line, row or byte that is wrong.
-absl::StatusOr<Dataset> ParseDataset(absl::string_view bytes,
-                                     absl::string_view targets,
+// What `source` and `format` name, unparsed.
+struct DataFiles {
+  std::string data;
+  std::string targets;  // of Npy with targets; else empty
+};
+absl::StatusOr<DataFiles> ReadDataFiles(const DatasetStore& store,
+                                        const v1::DataSource& source,
+                                        const v1::DataFormat& format);
+
+// `vocabulary` (of the model) may be null where the format does not need one.
+// InvalidArgument names the line, row or byte that is wrong.
+absl::StatusOr<Dataset> ParseDataset(const DataFiles& files,
                                      const v1::DataFormat& format,
                                      const Vocabulary* vocabulary);
 
-// Reads and parses the file (and, for Npy, its targets).
+// Both.
 absl::StatusOr<Dataset> ReadDataset(const DatasetStore& store,
                                     const v1::DataSource& source,
                                     const v1::DataFormat& format,

@@ -45,7 +45,7 @@ const char kPooled[] = "pooling: POOLING_LAST linear { size: 3 }";
 const char kStepwise[] = "linear { size: 10 }";
 
 Dataset JsonLines(const std::string& line) {
-  auto dataset = ParseDataset(line, "", Format("json_lines {}"), nullptr);
+  auto dataset = ParseDataset({line, ""}, Format("json_lines {}"), nullptr);
   EXPECT_TRUE(dataset.ok()) << dataset.status();
   return *std::move(dataset);
 }
@@ -65,13 +65,13 @@ TEST(Dataset, VocabularyOfText) {
 
 TEST(Dataset, ParsesByFormat) {
   const Vocabulary vocabulary = *Vocabulary::OfCharacters("helo");
-  const auto text = ParseDataset("hello", "", Format("text {}"), &vocabulary);
+  const auto text = ParseDataset({"hello", ""}, Format("text {}"), &vocabulary);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(std::get<TextDataset>(*text).tokens, ElementsAre(1, 0, 2, 2, 3));
   const Dataset lines = JsonLines("{\"tokens\": [1], \"label\": 2}");
   EXPECT_THAT(std::get<SequenceDataset>(lines).targets.classes, ElementsAre(2));
   for (const v1::DataFormat& format : {Format(""), Format("npy {}")}) {
-    EXPECT_EQ(ParseDataset("hello", "", format, &vocabulary).status().code(),
+    EXPECT_EQ(ParseDataset({"hello", ""}, format, &vocabulary).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }

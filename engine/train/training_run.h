@@ -43,24 +43,25 @@ class ModelExchange {
 struct TrainingRun {
   TrainableModel start;
   std::unique_ptr<Loader> loader;
-  std::vector<int32_t> held_out;  // tokens; empty = nothing held out
+  // The text's last held_out_characters tokens, not in the loader's batches.
+  std::vector<int32_t> held_out;
   // Batches in the whole run: whole optimizer steps only, what is left over of
   // the last epoch is not trained on. None: bounded by time alone.
   std::optional<int64_t> max_batches;
 };
 
 // What can be said without the data: names, required fields, limits, the
-// optimizer's and the loader's numbers, the model config where sizes are given.
+// trainer's numbers, the model config where it leaves no size to the data.
 // InvalidArgument names the field.
 absl::Status CheckTrainSpec(const v1::TrainSpec& spec);
 
-// Reads the data, finds or makes the model and checks one against the other.
+// Checks the spec, reads the data, finds or makes the model and checks one
+// against the other.
 //
 // With spec.config the model is new: its weights are drawn from trainer.seed,
-// its vocabulary is built from the text, and sizes of 0 in token_embedding and
-// in a linear output over tokens are filled in from it (256 for BYTES).
-// Without, it is from_version or the newest version of spec.model, with its
-// vocabulary.
+// its vocabulary is built from the text, and sizes that are 0 in the config are
+// filled in from the data (data_sizes.h; 256 token ids for BYTES). Without, it
+// is from_version or the newest version of spec.model, with its vocabulary.
 absl::StatusOr<TrainingRun> PrepareTrainingRun(const v1::TrainSpec& spec,
                                                const DatasetStore& datasets,
                                                ModelExchange& models);
