@@ -1,0 +1,269 @@
+// Rows per second of one layer, forward (as at inference) and training step
+// (forward with saved buffers, then backward), beside its matrix products
+// alone: ours, and oneDNN's sgemm of the same shapes. One round times all three
+// in turn; the figures are medians over the rounds, so that what disturbs the
+// machine disturbs all alike. Prints a Markdown table.
+//
+//   cells_benchmark --threads=1 --benchmark_filter='SRU/.*/H:512/B:32'
+//
+// Cases: {SRU, QRNN} x {forward, step} x H {256, 512, 1024} x B {1, 16, 32} x
+// T {32, 128, 512}; input size = H, SRU with its input as skip term, QRNN with
+// window 1 and output gate.
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+#include "kernels/backend.h"
+#include "kernels/cell_args.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/tensor.h"
+
+ABSL_FLAG(int, threads, 1, "Threads of the CPU device.");
+
+namespace recurve {
+namespace {
+
+struct Case {
+  std::string cell;  // "SRU" or "QRNN"
+  bool training = false;
+  int64_t hidden_size = 0;
+  int64_t batch = 0;
+  int64_t steps = 0;
+
+  int64_t rows() const { return batch * steps; }
+  std::string Name() const {
+    return absl::StrCat(cell, "/", training ? "step" : "forward",
+                        "/H:", hidden_size, "/B:", batch, "/T:", steps);
+  }
+};
+
+// A case's buffers, and what is timed.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  virtual void Run(Backend& backend) = 0;
+
+  void Products() {
+    Check(cpu::MatMul(x_, w_, u_));
+    if (!training_) return;
+    Check(cpu::MatMul(cpu::Transposed(x_), u_, dw_));
+    Check(cpu::MatMul(u_, cpu::Transposed(w_), dx_));
+  }
+
+  void OneDnnProducts() {
+    const int64_t n = x_.rows, i = x_.cols, k = u_.cols;
+    dnnl_sgemm('N', 'N', n, k, i, 1, x_.data, i, w_.data, k, 0, u_.data, k);
+    if (!training_) return;
+    dnnl_sgemm('T', 'N', i, k, n, 1, x_.data, i, u_.data, k, 0, dw_.data, k);
+    dnnl_sgemm('N', 'T', n, i, k, 1, u_.data, k, w_.data, k, 0, dx_.data, i);
+  }
+
+ protected:
+  Layer(const Case& c, int64_t gate_groups) : training_(c.training) {
+    const int64_t n = c.rows(), h = c.hidden_size, k = gate_groups * h;
+    for (int64_t b = 0; b <= c.batch; ++b) cu_seqlens_.push_back(b * c.steps);
+    layout_ = {c.batch, n, cu_seqlens_.data()};
+    x_ = New(n, h);
+    w_ = New(h, k);
+    u_ = New(n, k);
+    y_ = New(n, h);
+    coefficients_ = New(4, k);
+    if (!training_) return;
+    c_ = New(n, h);
+    dy_ = New(n, h);
+    dx_ = New(n, h);
+    dw_ = New(h, k);
+    dcoefficients_ = New(4, k);
+    partials_ = New(c.batch, 4 * h);
+  }
+
+  static void Check(const absl::Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    std::abort();
+  }
+
+  Matrix<float> New(int64_t rows, int64_t cols) {
+    buffers_.emplace_back(rows * cols);
+    std::minstd_rand random(buffers_.size());
+    for (float& value : buffers_.back()) {
+      value = (random() % 2001 * 1e-3f - 1.0f) * 0.1f;
+    }
+    return {buffers_.back().data(), rows, cols};
+  }
+
+  const bool training_;
+  std::vector<std::vector<float>> buffers_;
+  std::vector<int64_t> cu_seqlens_;
+  SequenceLayout layout_;
+  Matrix<float> x_, w_, u_, y_, coefficients_;
+  Matrix<float> c_, dy_, dx_, dw_, dcoefficients_, partials_;
+};
+
+class SruLayer : public Layer {
+ public:
+  explicit SruLayer(const Case& c) : Layer(c, 3) {
+    SruForwardArgs<float>& forward = args_.forward;
+    forward.shape.input_size = forward.shape.hidden_size = c.hidden_size;
+    forward.layout = layout_;
+    forward.weights.projection = w_;
+    forward.weights.v = coefficients_.row(0);
+    forward.weights.bias = coefficients_.row(1);
+    forward.x = x_;
+    forward.y = y_;
+    forward.u = u_;
+    forward.c = c_;
+    args_.dy = dy_;
+    args_.dx = dx_;
+    args_.gradients.projection = dw_;
+    args_.channel_partials = partials_;
+    if (!training_) return;
+    args_.gradients.v = dcoefficients_.row(0);
+    args_.gradients.bias = dcoefficients_.row(1);
+  }
+
+  void Run(Backend& backend) override {
+    Check(backend.SruForward(args_.forward));
+    if (training_) Check(backend.SruBackward(args_));
+  }
+
+ private:
+  SruBackwardArgs<float> args_;
+};
+
+class QrnnLayer : public Layer {
+ public:
+  explicit QrnnLayer(const Case& c) : Layer(c, 3) {
+    QrnnForwardArgs<float>& forward = args_.forward;
+    forward.shape.input_size = forward.shape.hidden_size = c.hidden_size;
+    forward.layout = layout_;
+    forward.weights.projection = w_;
+    forward.weights.bias = coefficients_.row(0);
+    forward.x = x_;
+    forward.y = y_;
+    forward.u = u_;
+    forward.c = c_;
+    args_.dy = dy_;
+    args_.dx = dx_;
+    args_.gradients.projection = dw_;
+    if (!training_) return;
+    args_.channel_partials = partials_.columns(0, 3 * c.hidden_size);
+    args_.gradients.bias = dcoefficients_.row(0);
+  }
+
+  void Run(Backend& backend) override {
+    Check(backend.QrnnForward(args_.forward));
+    if (training_) Check(backend.QrnnBackward(args_));
+  }
+
+ private:
+  QrnnBackwardArgs<float> args_;
+};
+
+std::unique_ptr<Layer> MakeLayer(const Case& c) {
+  if (c.cell == "SRU") return std::make_unique<SruLayer>(c);
+  return std::make_unique<QrnnLayer>(c);
+}
+
+double SecondsOf(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2,
+                   values.end());
+  return values[values.size() / 2];
+}
+
+void RunCase(benchmark::State& state, const Case& c) {
+  const int threads = absl::GetFlag(FLAGS_threads);
+  const std::unique_ptr<Backend> backend = CreateCpuBackend(threads);
+  omp_set_num_threads(threads);
+  const std::unique_ptr<Layer> layer = MakeLayer(c);
+  std::vector<double> layer_s, products_s, onednn_s;
+  for (auto _ : state) {
+    layer_s.push_back(SecondsOf([&] { layer->Run(*backend); }));
+    products_s.push_back(SecondsOf([&] { layer->Products(); }));
+    onednn_s.push_back(SecondsOf([&] { layer->OneDnnProducts(); }));
+    state.SetIterationTime(layer_s.back());
+  }
+  state.counters["rows"] = c.rows();
+  state.counters["layer_s"] = Median(layer_s);
+  state.counters["products_s"] = Median(products_s);
+  state.counters["onednn_s"] = Median(onednn_s);
+}
+
+class MarkdownReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override {
+    std::printf(
+        "| case | rows/s | layer, ms | products alone, ms | share | oneDNN's "
+        "products, ms | share |\n| --- | --- | --- | --- | --- | --- | --- "
+        "|\n");
+    return true;
+  }
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      const auto value = [&](const char* name) {
+        return run.counters.at(name).value;
+      };
+      const double layer = value("layer_s");
+      std::printf("| %s | %.0f | %.3f | %.3f | %.2f | %.3f | %.2f |\n",
+                  run.run_name.function_name.c_str(), value("rows") / layer,
+                  layer * 1e3, value("products_s") * 1e3,
+                  value("products_s") / layer, value("onednn_s") * 1e3,
+                  value("onednn_s") / layer);
+      std::fflush(stdout);
+    }
+  }
+};
+
+void RegisterCases() {
+  for (const char* cell : {"SRU", "QRNN"}) {
+    for (const bool training : {false, true}) {
+      for (const int64_t hidden_size : {256, 512, 1024}) {
+        for (const int64_t batch : {1, 16, 32}) {
+          for (const int64_t steps : {32, 128, 512}) {
+            const Case c{cell, training, hidden_size, batch, steps};
+            benchmark::RegisterBenchmark(
+                c.Name().c_str(),
+                [c](benchmark::State& state) { RunCase(state, c); })
+                ->UseManualTime();
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace recurve
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  absl::ParseCommandLine(argc, argv);
+  recurve::RegisterCases();
+  recurve::MarkdownReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter);
+  return 0;
+}
