@@ -3,27 +3,18 @@
 #ifndef RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
 #define RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
 
-#include <atomic>
-#include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "engine/schedule/device.h"
 #include "engine/train/dataset_store.h"
+#include "engine/train/held_out.h"
 #include "engine/train/job_store.h"
 #include "engine/train/training_run.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {
-
-// Mean loss in nats of predicting each next token of `tokens`, read as one
-// sequence in chunks with state carried. Cancelled once `cancelled` is true.
-using HeldOutEvaluator = std::function<absl::StatusOr<double>(
-    const TrainableModel& model, absl::Span<const int32_t> tokens,
-    const std::atomic<bool>& cancelled)>;
 
 // Thread-safe. A job that goes wrong ends as FAILED with its cause; it never
 // harms the process or another job.

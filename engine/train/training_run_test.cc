@@ -1,7 +1,6 @@
 #include "engine/train/training_run.h"
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "engine/model/initialize.h"
+#include "engine/train/fake_model_exchange.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -20,20 +20,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-class FakeModels : public ModelExchange {
- public:
-  absl::StatusOr<TrainableModel> Load(absl::string_view name) override {
-    const auto at = models.find(std::string(name));
-    if (at == models.end()) return absl::NotFoundError(name);
-    return at->second;
-  }
-  absl::StatusOr<std::string> Publish(absl::string_view, const TrainableModel&,
-                                      absl::string_view) override {
-    return absl::UnimplementedError("");
-  }
-  std::map<std::string, TrainableModel> models;
-};
 
 const char kText[] = "hello world, hello again";  // 24 characters, 13 kinds
 
@@ -103,7 +89,7 @@ class TrainingRunTest : public ::testing::Test {
   }
 
   std::unique_ptr<DatasetStore> store_;
-  FakeModels models_;
+  FakeModelExchange models_;
 };
 
 TEST_F(TrainingRunTest, ANewTextModelTakesItsVocabularyFromTheText) {
@@ -157,16 +143,15 @@ TEST_F(TrainingRunTest, HoldsOutTheLastCharacters) {
 }
 
 TEST_F(TrainingRunTest, GoesOnFromAVersionWithItsVocabulary) {
-  models_.models["models/m"] = Prepare(Spec("")).start;
-  models_.models["models/m/versions/1"] =
-      Prepare(Spec("trainer { seed: 6 }")).start;
+  const TrainableModel newest = Prepare(Spec("")).start;
+  const TrainableModel older = Prepare(Spec("trainer { seed: 6 }")).start;
+  models_.Put("models/m", newest);
+  models_.Put("models/m/versions/1", older);
   v1::TrainSpec spec = Spec("");
   spec.clear_config();
-  EXPECT_EQ(Prepare(spec).start.parameters,
-            models_.models["models/m"].parameters);
+  EXPECT_EQ(Prepare(spec).start.parameters, newest.parameters);
   spec.set_from_version("models/m/versions/1");
-  EXPECT_EQ(Prepare(spec).start.parameters,
-            models_.models["models/m/versions/1"].parameters);
+  EXPECT_EQ(Prepare(spec).start.parameters, older.parameters);
   Put("foreign", "hello zoo");
   spec.mutable_data()->set_dataset("datasets/foreign");
   EXPECT_THAT(Error(spec), HasSubstr("'z' (U+007A) at byte 6"));

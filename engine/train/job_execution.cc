@@ -1,0 +1,140 @@
+#include "engine/train/job_execution.h"
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "engine/train/trainer.h"
+#include "engine/train/training_loop.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+class Execution {
+ public:
+  Execution(const JobEnvironment& environment, const Job& job,
+            const std::atomic<bool>& cancelled)
+      : environment_(environment),
+        id_(job.id),
+        spec_(job.spec),
+        cancelled_(cancelled) {}
+
+  absl::Status Run();
+
+ private:
+  absl::Status CheckCancelled() const;
+  absl::Status Enter(JobState state, absl::string_view cause,
+                     const std::function<void(Job&)>& change);
+  // Trains to the end; EndReason of the loop.
+  absl::StatusOr<std::string> Train(TrainingRun& run, Trainer& trainer);
+  absl::StatusOr<std::optional<double>> Evaluate(const TrainingRun& run,
+                                                 const TrainableModel& trained);
+
+  const JobEnvironment& environment_;
+  const std::string id_;
+  const v1::TrainSpec spec_;
+  const std::atomic<bool>& cancelled_;
+};
+
+absl::Status Execution::CheckCancelled() const {
+  return cancelled_ ? absl::CancelledError("") : absl::OkStatus();
+}
+
+absl::Status Execution::Enter(JobState state, absl::string_view cause,
+                              const std::function<void(Job&)>& change) {
+  const absl::Status status =
+      environment_.jobs.SetState(id_, state, cause, change).status();
+  // Only a cancellation can have made the job leave its state.
+  if (absl::IsFailedPrecondition(status)) return absl::CancelledError("");
+  return status;
+}
+
+absl::StatusOr<std::string> Execution::Train(TrainingRun& run,
+                                             Trainer& trainer) {
+  TrainingLoop loop(spec_, run.max_batches, *run.loader, trainer,
+                    [this](const JobMetrics& metrics,
+                           const std::vector<DeviceTime>& devices) {
+                      return environment_.jobs.Report(id_, metrics, devices);
+                    });
+  RETURN_IF_ERROR(loop.Run(cancelled_));
+  return loop.EndReason();
+}
+
+absl::StatusOr<std::optional<double>> Execution::Evaluate(
+    const TrainingRun& run, const TrainableModel& trained) {
+  if (run.held_out.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(const double loss,
+                   environment_.evaluate(trained, run.held_out, cancelled_));
+  return loss;
+}
+
+absl::Status Execution::Run() {
+  ASSIGN_OR_RETURN(
+      TrainingRun run,
+      PrepareTrainingRun(spec_, environment_.datasets, environment_.models));
+  RETURN_IF_ERROR(CheckCancelled());
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Trainer> trainer,
+      Trainer::Create(environment_.devices, run.start.model,
+                      std::move(run.start.parameters), spec_.trainer()));
+  RETURN_IF_ERROR(Enter(JobState::kRunning, "", [&](Job& job) {
+    const int64_t accumulation = trainer->config().accumulation_steps();
+    job.max_steps = run.max_batches.value_or(0) / accumulation;
+  }));
+  ASSIGN_OR_RETURN(const std::string reason, Train(run, *trainer));
+
+  TrainableModel trained = run.start;
+  ASSIGN_OR_RETURN(trained.parameters, trainer->Parameters());
+  ASSIGN_OR_RETURN(const std::optional<double> held_out_loss,
+                   Evaluate(run, trained));
+  RETURN_IF_ERROR(CheckCancelled());
+  ASSIGN_OR_RETURN(const std::string version,
+                   environment_.models.Publish(spec_.model(), trained,
+                                               absl::StrCat("jobs/", id_)));
+  return Enter(JobState::kSucceeded, reason, [&](Job& job) {
+    job.held_out_loss = held_out_loss;
+    job.model_version = version;
+  });
+}
+
+absl::Status RunWithoutExceptions(Execution& execution) {
+  try {
+    return execution.Run();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& exception) {
+    return absl::InternalError(exception.what());
+  }
+}
+
+// The end of a job that did not succeed.
+void End(JobStore& jobs, const std::string& id, const absl::Status& status) {
+  const auto job = jobs.Get(id);
+  const bool cancelled = job.ok() && job->state == JobState::kCancelling;
+  const auto ended =
+      cancelled && absl::IsCancelled(status)
+          ? jobs.SetState(id, JobState::kCancelled, job->cause)
+          : jobs.SetState(id, JobState::kFailed, status.ToString());
+  // A store that cannot even keep that has no one left to tell.
+  ended.status().IgnoreError();
+}
+
+}  // namespace
+
+void ExecuteJob(const JobEnvironment& environment, const Job& job,
+                const std::atomic<bool>& cancelled) {
+  Execution execution(environment, job, cancelled);
+  const absl::Status status = RunWithoutExceptions(execution);
+  if (!status.ok()) End(environment.jobs, job.id, status);
+}
+
+}  // namespace recurve

@@ -1,0 +1,386 @@
+#include "engine/train/job_runner.h"
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "engine/train/fake_model_exchange.h"
+#include "engine/train/trainer.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace recurve {
+namespace {
+
+using enum JobState;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Text() {
+  std::string text;
+  for (int i = 0; i < 200; ++i) absl::StrAppend(&text, "abc", i % 7, " ");
+  return text;
+}
+
+class JobRunnerTest : public ::testing::Test {
+ protected:
+  JobRunnerTest() : devices_(*ParseDevices("cpu:1,cpu:1")) {
+    const std::string folder = absl::StrCat(
+        ::testing::TempDir(), "/job_runner_",
+        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder);
+    DatasetStore::Options options;
+    options.directory = folder;
+    store_ = *DatasetStore::Open(options);
+    auto upload = *store_->StartUpload("text", "");
+    EXPECT_TRUE(upload->Append(Text()).ok());
+    EXPECT_TRUE(upload->Commit().ok());
+    evaluate_ = [](const TrainableModel&, absl::Span<const int32_t>,
+                   const std::atomic<bool>&) { return 1.25; };
+    Start();
+  }
+
+  void Start() {
+    runner_.reset();
+    runner_ = std::make_unique<JobRunner>(
+        options_, devices_, *jobs_, *store_, models_,
+        [this](const TrainableModel& model, absl::Span<const int32_t> tokens,
+               const std::atomic<bool>& cancelled) {
+          return evaluate_(model, tokens, cancelled);
+        });
+  }
+
+  v1::TrainSpec Spec(const std::string& changes) {
+    v1::TrainSpec spec;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        R"(model: 'models/m'
+           config {
+             input { token_embedding { embedding_size: 8 } }
+             blocks { sru { hidden_size: 16 dropout: 0.1 } }
+             output { linear {} }
+             loss { kind: CROSS_ENTROPY }
+           }
+           data { dataset: 'datasets/text' }
+           format { text {} }
+           loader { batch_size: 4 unroll: 20 }
+           trainer {
+             optimizer { adam {} }
+             learning_rate { peak: 0.01 }
+             accumulation_steps: 2
+             micro_batch_rows: 40
+             seed: 5
+           }
+           max_steps: 25
+           report_every_steps: 10)",
+        &spec));
+    google::protobuf::TextFormat::Parser parser;
+    EXPECT_TRUE(parser.MergeFromString(changes, &spec)) << changes;
+    return spec;
+  }
+
+  std::string Submit(const std::string& changes) {
+    const auto job = runner_->Submit(Spec(changes), "", "");
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? job->id : "";
+  }
+  Job WaitForEnd(const std::string& id) {
+    const auto job =
+        recurve::WaitForEnd(*jobs_, id, absl::Now() + absl::Seconds(60));
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *job : Job();
+  }
+  // Until the job has reported something.
+  void WaitUntilItTrains(const std::string& id) {
+    EXPECT_TRUE(*WaitForEvent(*jobs_, id, 3, absl::Now() + absl::Seconds(60)));
+  }
+  std::vector<JobState> States(const std::string& id) {
+    std::vector<JobState> states;
+    const auto events = *jobs_->Events(id, 0, 0);
+    for (const JobEvent& event : events) {
+      const Job* job = std::get_if<Job>(&event.what);
+      if (job != nullptr) states.push_back(job->state);
+    }
+    return states;
+  }
+  std::vector<JobMetrics> Metrics(const std::string& id) {
+    std::vector<JobMetrics> metrics;
+    const auto events = *jobs_->Events(id, 0, 0);
+    for (const JobEvent& event : events) {
+      const auto* reported = std::get_if<JobMetrics>(&event.what);
+      if (reported != nullptr) metrics.push_back(*reported);
+    }
+    return metrics;
+  }
+
+  static constexpr char kEndless[] =
+      "max_steps: 1000000000 report_every_steps: 1";
+
+  JobRunner::Options options_;
+  DevicePool devices_;
+  std::unique_ptr<DatasetStore> store_;
+  std::unique_ptr<JobStore> jobs_ = NewMemoryJobStore();
+  FakeModelExchange models_;
+  HeldOutEvaluator evaluate_;
+  std::unique_ptr<JobRunner> runner_;
+};
+
+TEST_F(JobRunnerTest, TrainsReportsAndPublishes) {
+  const std::string id = Submit("held_out_characters: 100");
+  const Job job = WaitForEnd(id);
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(job.cause, "25 steps done");
+  EXPECT_EQ(job.step, 25);
+  EXPECT_EQ(job.max_steps, 25);
+  EXPECT_EQ(job.held_out_loss, 1.25);
+  EXPECT_EQ(job.model_version, "models/m/versions/1");
+  EXPECT_EQ(models_.sources().at("models/m/versions/1"), "jobs/" + id);
+  EXPECT_THAT(States(id),
+              ElementsAre(kQueued, kValidating, kRunning, kSucceeded));
+
+  const std::vector<JobMetrics> metrics = Metrics(id);
+  ASSERT_EQ(metrics.size(), 3u);
+  EXPECT_EQ(metrics[0].step, 10);
+  EXPECT_EQ(metrics[1].step, 20);
+  EXPECT_EQ(metrics[2].step, 25);
+  EXPECT_LT(metrics[2].loss, 0.9 * metrics[0].loss);
+  EXPECT_EQ(job.loss, metrics[2].loss);
+  EXPECT_GT(metrics[0].gradient_norm, 0);
+  EXPECT_FLOAT_EQ(metrics[0].learning_rate, 0.01);
+  EXPECT_GT(metrics[0].rows_per_second, 0);
+  EXPECT_DOUBLE_EQ(metrics[0].fraction_done, 0.4);
+  EXPECT_EQ(metrics[2].fraction_done, 1);
+  EXPECT_GT(metrics[2].epoch, 0);
+
+  // Every batch has 80 rows but an epoch's last, cut by both devices.
+  ASSERT_EQ(job.devices.size(), 2u);
+  EXPECT_GT(job.devices[0].rows, 0);
+  EXPECT_GT(job.devices[1].rows, 0);
+  EXPECT_GT(job.devices[1].micro_batches, 25);
+}
+
+TEST_F(JobRunnerTest, TheWeightsAreThoseOfTheLoadersBatchesStepByStep) {
+  const Job job = WaitForEnd(Submit("held_out_characters: 100"));
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+
+  TrainingRun run = *PrepareTrainingRun(job.spec, *store_, models_);
+  auto trainer = *Trainer::Create(devices_, run.start.model,
+                                  run.start.parameters, job.spec.trainer());
+  ASSERT_EQ(run.max_batches, 50);
+  double loss_sum = 0, weight = 0;
+  for (int64_t i = 0; i < 50; ++i) {
+    const Batch batch = run.loader->Next();
+    const auto result =
+        trainer->Step(batch.sequences, batch.targets, batch.continue_streams);
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (i < 40) continue;
+    loss_sum += result->loss * result->weight;
+    weight += result->weight;
+  }
+  EXPECT_EQ(models_.Load(job.model_version)->parameters,
+            *trainer->Parameters());
+  EXPECT_EQ(job.loss, loss_sum / weight);
+}
+
+TEST_F(JobRunnerTest, JudgesTheTrainedWeightsByTheHeldOutText) {
+  std::vector<float> parameters;
+  std::string tokens_seen;
+  evaluate_ = [&](const TrainableModel& model, absl::Span<const int32_t> tokens,
+                  const std::atomic<bool>&) {
+    parameters = model.parameters;
+    for (int32_t token : tokens) tokens_seen += model.vocabulary[token];
+    return 2.5;
+  };
+  const Job job = WaitForEnd(Submit("held_out_characters: 30"));
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(job.held_out_loss, 2.5);
+  EXPECT_EQ(tokens_seen, Text().substr(Text().size() - 30));
+  EXPECT_EQ(models_.Load("models/m")->parameters, parameters);
+  EXPECT_FALSE(WaitForEnd(Submit("")).held_out_loss.has_value());
+}
+
+TEST_F(JobRunnerTest, TrainsAPublishedModelFurther) {
+  ASSERT_EQ(WaitForEnd(Submit("")).state, kSucceeded);
+  v1::TrainSpec spec = Spec("");
+  spec.clear_config();
+  const auto submitted = runner_->Submit(spec, "further", "");
+  ASSERT_TRUE(submitted.ok());
+  const Job job = WaitForEnd("further");
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(job.model_version, "models/m/versions/2");
+  EXPECT_NE(models_.Load("models/m/versions/1")->parameters,
+            models_.Load("models/m/versions/2")->parameters);
+}
+
+TEST_F(JobRunnerTest, EndsWithTheEpochsOrTheTime) {
+  Job job = WaitForEnd(Submit("max_steps: 0 max_epochs: 2"));
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  // 999 predictions in 4 streams of 249 steps: 13 batches an epoch.
+  EXPECT_EQ(job.step, 13);
+  EXPECT_EQ(job.max_steps, 13);
+  EXPECT_EQ(Metrics(job.id).back().epoch, 1);
+
+  job = WaitForEnd(Submit("max_steps: 0 max_seconds: 1"));
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_THAT(job.cause, HasSubstr("max_seconds reached"));
+  EXPECT_EQ(job.max_steps, 0);
+  EXPECT_GT(job.step, 1);
+  EXPECT_GE(Metrics(job.id).back().seconds, 1);
+  EXPECT_EQ(Metrics(job.id).back().fraction_done, 1);
+}
+
+TEST_F(JobRunnerTest, CancelsARunningJob) {
+  const std::string id = Submit(kEndless);
+  WaitUntilItTrains(id);
+  const auto cancelling = runner_->Cancel(id);
+  ASSERT_TRUE(cancelling.ok());
+  EXPECT_EQ(cancelling->state, kCancelling);
+  const Job job = WaitForEnd(id);
+  EXPECT_EQ(job.state, kCancelled);
+  EXPECT_EQ(job.cause, "cancelled on request");
+  EXPECT_GT(job.step, 0);
+  EXPECT_TRUE(models_.sources().empty());
+  EXPECT_EQ(runner_->Cancel(id)->state, kCancelled);  // does nothing
+  EXPECT_EQ(runner_->Cancel("none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobRunnerTest, CancelsAQueuedJobAtOnce) {
+  const std::string running = Submit(kEndless);
+  const std::string queued = Submit("");
+  const std::string next = Submit("");
+  EXPECT_EQ(runner_->Cancel(queued)->state, kCancelled);
+  EXPECT_THAT(States(queued), ElementsAre(kQueued, kCancelled));
+  ASSERT_TRUE(runner_->Cancel(running).ok());
+  EXPECT_EQ(WaitForEnd(next).state, kSucceeded);
+}
+
+TEST_F(JobRunnerTest, CancelsDuringTheEvaluation) {
+  absl::Notification begun;
+  evaluate_ =
+      [&](const TrainableModel&, absl::Span<const int32_t>,
+          const std::atomic<bool>& cancelled) -> absl::StatusOr<double> {
+    begun.Notify();
+    while (!cancelled) absl::SleepFor(absl::Milliseconds(1));
+    return absl::CancelledError("");
+  };
+  const std::string id = Submit("held_out_characters: 100");
+  begun.WaitForNotification();
+  ASSERT_TRUE(runner_->Cancel(id).ok());
+  EXPECT_EQ(WaitForEnd(id).state, kCancelled);
+  EXPECT_TRUE(models_.sources().empty());
+}
+
+// Whenever it comes, a cancellation ends the job in one of two ways.
+TEST_F(JobRunnerTest, CancelsAtAnyTime) {
+  for (int i = 0; i < 60; ++i) {
+    const std::string id = Submit("max_steps: 3 report_every_steps: 1");
+    absl::SleepFor(absl::Microseconds(100 * i));
+    ASSERT_TRUE(runner_->Cancel(id).ok());
+    const Job job = WaitForEnd(id);
+    ASSERT_TRUE(job.state == kCancelled || job.state == kSucceeded)
+        << JobStateName(job.state) << ": " << job.cause;
+    ASSERT_EQ(job.state == kSucceeded, !job.model_version.empty());
+  }
+}
+
+TEST_F(JobRunnerTest, RefusesWrongSpecsAtOnce) {
+  EXPECT_EQ(runner_->Submit(Spec("max_steps: -1"), "", "").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(jobs_->List(0, "")->jobs.empty());
+}
+
+TEST_F(JobRunnerTest, AJobThatGoesWrongFailsWithItsCause) {
+  struct Case {
+    const char* changes;
+    const char* cause;
+  };
+  for (const Case& c : {
+           Case{"data { dataset: 'datasets/none' }",
+                "NOT_FOUND: datasets/none"},
+           Case{"format { json_lines {} } loader { unroll: 0 }", "line 1"},
+           Case{"trainer { optimizer { sgd {} } learning_rate { peak: 1e30 } }",
+                "FAILED_PRECONDITION: the loss of sequences"},
+       }) {
+    const Job job = WaitForEnd(Submit(c.changes));
+    EXPECT_EQ(job.state, kFailed) << c.changes;
+    EXPECT_THAT(job.cause, HasSubstr(c.cause));
+  }
+  EXPECT_TRUE(models_.sources().empty());
+  EXPECT_EQ(WaitForEnd(Submit("")).state, kSucceeded);  // nothing else suffers
+}
+
+TEST_F(JobRunnerTest, FailsWhereEvaluationOrPublishingDoes) {
+  evaluate_ = [](const TrainableModel&, absl::Span<const int32_t>,
+                 const std::atomic<bool>&) -> absl::StatusOr<double> {
+    throw std::runtime_error("evaluator broke");
+  };
+  Job job = WaitForEnd(Submit("held_out_characters: 10"));
+  EXPECT_EQ(job.state, kFailed);
+  EXPECT_EQ(job.cause, "INTERNAL: evaluator broke");
+  models_.FailToPublish(absl::ResourceExhaustedError("disk full"));
+  job = WaitForEnd(Submit(""));
+  EXPECT_EQ(job.state, kFailed);
+  EXPECT_EQ(job.cause, "RESOURCE_EXHAUSTED: disk full");
+}
+
+TEST_F(JobRunnerTest, AFullQueueRefusesNewJobsOnly) {
+  options_.max_queued = 1;
+  Start();
+  const std::string running = Submit(kEndless);
+  WaitUntilItTrains(running);
+  const auto queued = runner_->Submit(Spec(""), "queued", "request");
+  ASSERT_TRUE(queued.ok());
+  EXPECT_EQ(runner_->Submit(Spec(""), "", "").status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const auto again = runner_->Submit(Spec(""), "", "request");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->id, "queued");
+  ASSERT_TRUE(runner_->Cancel(running).ok());
+  EXPECT_EQ(WaitForEnd("queued").state, kSucceeded);
+  EXPECT_EQ(models_.sources().size(), 1u);  // it ran once
+}
+
+TEST_F(JobRunnerTest, RunsAsManyAtOnceAsItMay) {
+  options_.max_running = 2;
+  Start();
+  const std::string first = Submit(kEndless);
+  const std::string second = Submit(kEndless);
+  const std::string third = Submit("");
+  WaitUntilItTrains(first);
+  WaitUntilItTrains(second);
+  EXPECT_EQ(jobs_->Get(first)->state, kRunning);
+  EXPECT_EQ(jobs_->Get(second)->state, kRunning);
+  EXPECT_EQ(jobs_->Get(third)->state, kQueued);
+  ASSERT_TRUE(runner_->Cancel(second).ok());
+  EXPECT_EQ(WaitForEnd(third).state, kSucceeded);
+  EXPECT_EQ(jobs_->Get(first)->state, kRunning);
+}
+
+TEST_F(JobRunnerTest, ShutdownCancelsAllAndTakesNoMore) {
+  const std::string running = Submit(kEndless);
+  const std::string queued = Submit("");
+  WaitUntilItTrains(running);
+  runner_->Shutdown();
+  for (const std::string& id : {running, queued}) {
+    const Job job = *jobs_->Get(id);
+    EXPECT_EQ(job.state, kCancelled);
+    EXPECT_EQ(job.cause, "server shut down");
+  }
+  EXPECT_EQ(runner_->Submit(Spec(""), "", "").status().code(),
+            absl::StatusCode::kUnavailable);
+  runner_->Shutdown();  // again: nothing happens
+}
+
+}  // namespace
+}  // namespace recurve
