@@ -1,5 +1,6 @@
 #include "engine/model/tensor_data.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -14,6 +15,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "tensors are read and written as they stand in memory");
+
+// So that sizes in bits fit an int64_t, whatever the type.
+constexpr int64_t kMaxElements = int64_t{1} << 56;
 
 struct DTypeInfo {
   absl::string_view name;
@@ -158,14 +162,18 @@ bool FindDType(absl::string_view name, DType* dtype) {
 
 absl::StatusOr<int64_t> ByteSize(absl::string_view name, DType dtype,
                                  absl::Span<const int64_t> shape) {
-  int64_t bits = Info(dtype).bits;
+  int64_t count = 1;  // of elements, were no size 0
+  bool empty = false;
   for (const int64_t size : shape) {
-    if (__builtin_mul_overflow(bits, size, &bits)) {
+    empty = empty || size == 0;
+    if (__builtin_mul_overflow(count, std::max<int64_t>(size, 1), &count) ||
+        count > kMaxElements) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", QuotedName(name), ": the size of shape ",
                        ShapeString(shape), " overflows"));
     }
   }
+  const int64_t bits = empty ? 0 : count * Info(dtype).bits;
   if (bits % 8 != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", QuotedName(name), ": ", DTypeName(dtype), " ",

@@ -59,7 +59,8 @@ struct TensorView {
 using TensorMap = std::map<std::string, TensorView, std::less<>>;
 
 // Bytes that a tensor of this type and shape takes. InvalidArgument where they
-// overflow or are not whole; `name` is for the message.
+// are not whole, or where the sizes other than 0 multiply to more than 2^56:
+// whatever the type, no product of sizes overflows. `name` is for the message.
 absl::StatusOr<int64_t> ByteSize(absl::string_view name, DType dtype,
                                  absl::Span<const int64_t> shape);
 

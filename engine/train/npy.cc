@@ -220,6 +220,10 @@ absl::StatusOr<TensorView> ParseNpy(absl::Span<const uint8_t> bytes) {
   TensorView tensor;
   ASSIGN_OR_RETURN(tensor.dtype, TypeOf(*header.descr));
   tensor.shape = *std::move(header.shape);
+  if (tensor.shape.size() > kMaxNpyDimensions) {
+    return Invalid(tensor.shape.size(), " dimensions; the limit is ",
+                   kMaxNpyDimensions);
+  }
   ASSIGN_OR_RETURN(const int64_t size,
                    ByteSize("npy array", tensor.dtype, tensor.shape));
 

@@ -3,6 +3,7 @@
 #ifndef RECURVE_ENGINE_TRAIN_NPY_H_
 #define RECURVE_ENGINE_TRAIN_NPY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 namespace recurve {
 
 inline constexpr uint32_t kMaxNpyHeaderBytes = 1 << 16;
+inline constexpr size_t kMaxNpyDimensions = 32;  // as NumPy
 
 // The array in `bytes`, which must outlive it. Types are little-endian
 // booleans, integers and floats of 1 to 8 bytes ('|b1', '|u1', '<i4', '<f8',
@@ -22,7 +24,7 @@ inline constexpr uint32_t kMaxNpyHeaderBytes = 1 << 16;
 absl::StatusOr<TensorView> ParseNpy(absl::Span<const uint8_t> bytes);
 
 // A '<f4' file, version 1.0. REQUIRES: the values fill the shape, which has at
-// most 32 sizes.
+// most kMaxNpyDimensions sizes.
 std::string SerializeNpy(absl::Span<const int64_t> shape,
                          absl::Span<const float> values);
 

@@ -160,6 +160,10 @@ TEST(NpyTest, ShapesMustBeSizes) {
   ExpectInvalid(Header("<f4", "(2, (3,))"), "expected");
   ExpectInvalid(Header("<f4", "(9223372036854775808,)"), "2^63 - 1");
   ExpectInvalid(Header("<f4", "(4294967296, 4294967296)"), "overflows");
+  std::string ones;
+  for (int i = 0; i < 33; ++i) ones += "1,";
+  ExpectInvalid(Header("|u1", "(" + ones + ")"),
+                "33 dimensions; the limit is 32");
 }
 
 TEST(NpyTest, HeadersMustBeWhole) {
