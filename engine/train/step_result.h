@@ -12,9 +12,9 @@ struct DeviceTime {
   std::string device;  // devices/N
   int64_t micro_batches = 0;
   int64_t rows = 0;
-  double compute_ms = 0;
-  double exchange_ms = 0;
-  double update_ms = 0;
+  double compute_ms = 0;   // forward and backward, without serving in between
+  double exchange_ms = 0;  // sum of gradients, waiting for the others included
+  double update_ms = 0;    // gradient norm and optimizer
 };
 
 struct StepResult {
@@ -22,8 +22,8 @@ struct StepResult {
   bool updated = false;
   double loss = 0;  // weighted mean over the call's rows
   double weight = 0;
-  double gradient_norm =
-      0;  // of the mean gradient, before clipping; if updated
+  // Of the mean gradient, before clipping; if updated.
+  double gradient_norm = 0;
   double learning_rate = 0;  // if updated
   int64_t rows = 0;
   std::vector<DeviceTime> devices;

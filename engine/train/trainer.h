@@ -30,21 +30,29 @@ class Trainer {
   ~Trainer();
 
   // Blocks until done; calls are made one at a time (not from a device's
-  // thread). InvalidArgument for a bad batch: nothing has changed then.
-  // Cancelled if `cancelled` became true between micro-batches: nothing has
-  // changed then. continue_streams: sequence i goes on where sequence i of the
-  // previous batch ended (same number of sequences); FailedPrecondition for
-  // bidirectional models.
+  // thread). continue_streams: sequence i goes on where sequence i of the
+  // previous batch ended, as far as Model::BeginCall keeps its state.
+  //
+  // An error means that nothing has changed, and the call can be made again:
+  // InvalidArgument for a batch that does not fit, or whose rows weigh nothing;
+  // FailedPrecondition for continue_streams where there is nothing to continue
+  // or the model is bidirectional, and for a loss or gradient that is not
+  // finite, naming the sequences and the optimizer step; Cancelled if
+  // `cancelled` became true before the last micro-batch; ResourceExhausted and
+  // Internal as a device reports them. Only if a device fails within the update
+  // is the trainer lost: that call and all after it return Internal, "the
+  // trainer cannot go on".
   absl::StatusOr<StepResult> Step(const SequenceBatch& batch,
                                   const Targets& targets, bool continue_streams,
                                   const std::atomic<bool>* cancelled = nullptr);
 
-  // The weights as they are, host memory, model().parameters() layout.
+  // The weights as they are, host memory, model().parameters() layout. Not
+  // during a Step.
   absl::StatusOr<std::vector<float>> Parameters();
 
-  int64_t step() const;
+  int64_t step() const;  // optimizer steps done; from any thread, at any time
   const Model& model() const;
-  const v1::TrainerConfig& config() const;
+  const v1::TrainerConfig& config() const;  // with every default filled in
 
  private:
   class Impl;

@@ -289,6 +289,56 @@ TEST(Trainer, CreateRefusesWhatCannotBeTrained) {
   }
 }
 
+// --- Random numbers ---
+
+constexpr char kRandomModel[] =
+    "input { token_embedding { vocabulary_size: 12 embedding_size: 8 } "
+    "dropout: 0.3 } "
+    "blocks { qrnn { hidden_size: 16 num_layers: 2 window: 2 zoneout: 0.3 "
+    "dropout: 0.3 save_prev_x: true } } blocks { name: 'sru' sru { "
+    "hidden_size: 16 dropout: 0.3 rnn_dropout: 0.3 } } "
+    "output { linear { size: 12 } dropout: 0.3 } loss { kind: CROSS_ENTROPY }";
+
+TEST(TrainerRandom, DoesNotDependOnTheCutIntoMicroBatches) {
+  const auto first_loss = [](const std::string& micro_batch_rows) {
+    TestTrainer trainer("cpu:1,cpu:1", kRandomModel,
+                        "optimizer { sgd {} } learning_rate { peak: 0.1 } "
+                        "seed: 5 micro_batch_rows: " +
+                            micro_batch_rows);
+    return trainer.Step(RandomCall(trainer.model(), {5, 3, 7, 2, 6}, 1)).loss;
+  };
+  EXPECT_NEAR(first_loss("1"), first_loss("1000"), 1e-7);
+  EXPECT_NEAR(first_loss("8"), first_loss("1000"), 1e-7);
+}
+
+TEST(TrainerRandom, IsKeyedByStepAccumulationAndPosition) {
+  TestTrainer trainer("cpu:1", kRandomModel,
+                      "optimizer { sgd {} } learning_rate { peak: 0.1 } "
+                      "accumulation_steps: 2 seed: 5");
+  TestExecutor reference(kRandomModel);
+  std::vector<float> state;
+  std::vector<int64_t> positions;
+  for (uint32_t i = 0; i < 4; ++i) {
+    Call call = RandomCall(trainer.model(), {4, 7, 5}, i);
+    call.continue_streams = i > 0;
+    reference.SetParameters(trainer.Parameters());
+    ForwardArgs forward;
+    forward.batch = &call.batch;
+    forward.mode = Mode::kTraining;
+    forward.state = state;
+    forward.random.seed = 5;
+    forward.random.step = 1 + i / 2;
+    forward.random.accumulation = i % 2;
+    forward.random.positions = positions;
+    const ForwardResult result = reference.Forward(forward);
+    state = reference.ToHost(result.state);
+    const auto loss = reference.executor().Loss(call.targets, false);
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    EXPECT_EQ(trainer.Step(call).loss, loss->loss / loss->weight) << i;
+    positions = {4 * (i + 1), 7 * (i + 1), 5 * (i + 1)};
+  }
+}
+
 // --- Streams ---
 
 // Nothing random, so that calls can be compared with longer ones; weights stay
