@@ -11,16 +11,11 @@
 namespace recurve {
 
 // `parameters` has the model's layout, `names` come from import or
-// DefaultNames. Importing the result gives the same bits back.
+// DefaultNames. Importing the result gives the same bits back. Gradients, which
+// have the same layout, can be asked for in the same way.
 FloatTensorMap ExportLibrary(const Model& model,
                              const std::vector<float>& parameters,
                              const LibraryNames& names);
-
-// Gradients (or anything else in the parameters' layout) under the libraries'
-// keys and layouts; numbers that have no place there are left out.
-FloatTensorMap ToLibraryLayout(const Model& model,
-                               const std::vector<float>& buffer,
-                               const LibraryNames& names);
 
 // For the file's metadata: which modules are embedding and output, so that its
 // import has no choice to make.

@@ -400,29 +400,6 @@ TEST(LibraryImportTest, WhatCannotBeRunIsRecognised) {
   ExpectRefused(with("rnn.rnn_lst.0.gain"), "the weight norm of sru up to");
 }
 
-TEST(LibraryImportTest, TheBiasOfStepCoefficientsGoesIntoWeightC) {
-  const auto model = MakeModel(
-      "input { features { size: 5 } } blocks { sru { hidden_size: 5 "
-      "num_layers: 1 bidirectional: true custom_m: CUSTOM_TRANSFORM_UV } }");
-  std::vector<float> parameters = RandomParameters(*model);
-  const auto at = [&](absl::string_view field, int64_t i) -> float& {
-    return parameters[model->parameters()
-                          .Find(absl::StrCat("blocks.0.layers.0.", field))
-                          ->offset +
-                      i];
-  };
-  // Direction 1, v_r, unit 2; six groups a direction, channels 10.
-  at("projection_bias", (6 + 5) * 5 + 2) = 0.25f;
-  const float expected = at("weight_c", 10 + 5 + 2) + 0.25f;
-  const FloatTensorMap tensors =
-      ExportLibrary(*model, parameters, DefaultNames(*model));
-  const auto imported = Import(*model, tensors);
-  ASSERT_TRUE(imported.ok()) << imported.status();
-  at("projection_bias", (6 + 5) * 5 + 2) = 0.0f;
-  at("weight_c", 10 + 5 + 2) = expected;
-  EXPECT_TRUE(SameBits(imported->parameters, parameters));
-}
-
 // --- Real checkpoints ---
 
 class CheckpointTest : public testing::TestWithParam<std::string> {};

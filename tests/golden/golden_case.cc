@@ -294,7 +294,7 @@ class CaseRun {
 
   absl::Status CompareParameterGradients() {
     const FloatTensorMap ours =
-        ToLibraryLayout(*model_, gradient_sum_, imported_.names);
+        ExportLibrary(*model_, gradient_sum_, imported_.names);
     for (const auto& [key, tensor] : ours) {
       const std::string name = "grad." + key;
       if (!tensors_.Has(name) && IsFrozen(key)) continue;
