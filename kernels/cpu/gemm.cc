@@ -22,20 +22,20 @@ struct Cut {
   int64_t cols = 0;
 };
 
-Cut ChooseCut(int64_t rows, int64_t cols, int64_t depth) {
-  // Fewer rows do not pay for packing b; fewer columns starve the vectors.
+Cut ChooseCut(const Matrix<float>& c, int64_t depth, bool a_transposed) {
+  // Fewer rows do not pay for packing b.
   constexpr int64_t kMinRows = 256;
+  static_assert(kMinRows <= kMaxTransposedRows);
   const int64_t threads = omp_get_max_threads();
-  Cut cut{rows, BlockColumns(depth)};
-  if (threads == 1) return cut;
-  const int64_t wanted = 4 * threads;  // blocks, so that threads end together
-  if (rows <= kMinRows) {
-    const int64_t share = RoundUp(DivideUp(cols, wanted), kColumnUnit);
-    cut.cols = std::min(cut.cols, share);
+  const int64_t wanted = threads == 1 ? 1 : 4 * threads;  // to end together
+  if (a_transposed || c.rows <= kMinRows) {
+    const int64_t row_blocks = DivideUp(c.rows, kMinRows);
+    const int64_t column_blocks = DivideUp(wanted, row_blocks);
+    return {kMinRows, RoundUp(DivideUp(c.cols, column_blocks), kColumnUnit)};
   }
-  const int64_t row_blocks = DivideUp(wanted, DivideUp(cols, cut.cols));
-  cut.rows = RoundUp(std::max(kMinRows, DivideUp(rows, row_blocks)), 64);
-  return cut;
+  const int64_t cols = PackedColumns(depth, a_transposed);
+  const int64_t row_blocks = DivideUp(wanted, DivideUp(c.cols, cols));
+  return {RoundUp(std::max(kMinRows, DivideUp(c.rows, row_blocks)), 64), cols};
 }
 
 GemmOperand Part(const Factor& factor, int64_t row, int64_t col) {
@@ -47,7 +47,7 @@ GemmOperand Part(const Factor& factor, int64_t row, int64_t col) {
 // c (+)= a[:, begin : begin + depth] b[begin : begin + depth, :].
 void MultiplyDepth(const Factor& a, const Factor& b, Matrix<float> c,
                    int64_t begin, int64_t depth, bool accumulate) {
-  const Cut cut = ChooseCut(c.rows, c.cols, depth);
+  const Cut cut = ChooseCut(c, depth, a.transposed);
   const int64_t column_blocks = DivideUp(c.cols, cut.cols);
   const int64_t blocks = column_blocks * DivideUp(c.rows, cut.rows);
   // A multiply-add costs a fraction of what loops over elements do with one.

@@ -15,9 +15,10 @@
 #define RECURVE_KERNELS_CPU_GEMM_TILE_CC_ONCE_
 namespace recurve::cpu {
 
-// Rows of a transposed that are packed at once: four cache lines, so that
-// packing reads memory in runs.
-inline constexpr int64_t kPackedRows = 64;
+// Rows of a transposed that are packed in one go: four cache lines, so that
+// memory is read in runs, but no more places are written than a set of the
+// first-level cache has lines.
+inline constexpr int64_t kStripRows = 64;
 
 // Up to this many rows, b is read where it lies: packing would cost more than
 // it saves.
@@ -25,7 +26,7 @@ inline constexpr int64_t kMaxUnpackedRows = 32;
 
 // What a thread packs into.
 struct GemmScratch {
-  float* a = nullptr;  // [kPackedRows / tile rows][kSumBlock][tile rows]
+  float* a = nullptr;  // [tiles][depth][tile rows]
   float* b = nullptr;  // [panels][depth][panel width]
 };
 
@@ -46,7 +47,7 @@ using V = hn::Vec<D>;
 constexpr int kTileRows = HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86 ? 8 : 4;
 constexpr int64_t kLanes = hn::MaxLanes(D());
 constexpr int64_t kPanel = 3 * kLanes;
-static_assert(kColumnUnit % kPanel == 0 && kPackedRows % kTileRows == 0);
+static_assert(kColumnUnit % kPanel == 0 && kStripRows % kTileRows == 0);
 
 // One tile's factors and place. Row r of a at depth k is
 // a[r * a_row + k * a_depth], b's row k is b + k * b_depth.
@@ -194,8 +195,8 @@ void PackPanel(const GemmOperand& b, int64_t depth, int64_t count, float* to) {
   }
 }
 
-// Packs `rows` <= kPackedRows rows of a, stored as columns, tile by tile.
-void PackA(const GemmOperand& a, int64_t depth, int64_t rows, float* to) {
+// Packs `rows` <= kStripRows rows of a, stored as columns, tile by tile.
+void PackStrip(const GemmOperand& a, int64_t depth, int64_t rows, float* to) {
   for (int64_t k = 0; k < depth; ++k) {
     const float* from = a.at(0, k);
     int64_t row = 0;
@@ -211,63 +212,78 @@ GemmOperand Offset(const GemmOperand& operand, int64_t row, int64_t col) {
   return {operand.at(row, col), operand.stride, operand.transposed};
 }
 
-// Where each panel of b is read: packed, or where it lies.
+void PackA(const GemmBlock& block, float* to) {
+  for (int64_t row = 0; row < block.rows; row += kStripRows) {
+    PackStrip(Offset(block.a, row, 0), block.depth,
+              std::min(kStripRows, block.rows - row), to + row * block.depth);
+  }
+}
+
+// Where the panels of b are read that belong to columns [begin, end) of a
+// block: packed, or in place.
 class Panels {
  public:
-  Panels(const GemmBlock& block, float* scratch)
+  Panels(const GemmBlock& block, int64_t begin, int64_t end, float* scratch)
       : block_(block),
+        begin_(begin),
+        end_(end),
         scratch_(scratch),
         in_place_(!block.b.transposed && block.rows <= kMaxUnpackedRows) {
-    for (int64_t j = 0; j < block.cols; j += kPanel) {
+    for (int64_t j = begin; j < end; j += kPanel) {
       if (InPlace(j)) continue;
       PackPanel(Offset(block.b, 0, j), block.depth, Width(j), Packed(j));
     }
   }
 
-  int64_t Width(int64_t j) const { return std::min(kPanel, block_.cols - j); }
-  void Set(int64_t j, Tile& tile) const {
-    tile.cols = Width(j);
-    tile.b = InPlace(j) ? block_.b.at(0, j) : Packed(j);
-    tile.b_depth = InPlace(j) ? block_.b.stride : kPanel;
+  // c (+)= a b for the tile's rows and these columns; tile has the rest set.
+  void Multiply(int64_t rows, Tile tile) const {
+    tile.c += begin_;
+    for (int64_t j = begin_; j < end_; j += kPanel, tile.c += kPanel) {
+      tile.cols = Width(j);
+      tile.b = InPlace(j) ? block_.b.at(0, j) : Packed(j);
+      tile.b_depth = InPlace(j) ? block_.b.stride : kPanel;
+      MultiplyTile(rows, tile);
+    }
   }
 
  private:
+  int64_t Width(int64_t j) const { return std::min(kPanel, end_ - j); }
   // A partial panel is packed: reading past its end is not allowed.
   bool InPlace(int64_t j) const { return in_place_ && Width(j) == kPanel; }
-  float* Packed(int64_t j) const { return scratch_ + j * block_.depth; }
+  float* Packed(int64_t j) const {
+    return scratch_ + (j - begin_) * block_.depth;
+  }
 
   const GemmBlock& block_;
+  const int64_t begin_;
+  const int64_t end_;
   float* const scratch_;
   const bool in_place_;
 };
 
-void MultiplyRows(const GemmBlock& block, const Panels& panels, Tile tile,
-                  int64_t first_row, int64_t rows) {
-  tile.c = block.c + first_row * block.c_stride;
-  for (int64_t j = 0; j < block.cols; j += kPanel, tile.c += kPanel) {
-    panels.Set(j, tile);
-    MultiplyTile(rows, tile);
+void MultiplyColumns(const GemmBlock& block, const Panels& panels,
+                     const float* packed_a) {
+  const bool transposed = block.a.transposed;
+  Tile tile;
+  tile.depth = block.depth;
+  tile.a_row = transposed ? 1 : block.a.stride;
+  tile.a_depth = transposed ? kTileRows : 1;
+  tile.c_stride = block.c_stride;
+  tile.accumulate = block.accumulate;
+  for (int64_t row = 0; row < block.rows; row += kTileRows) {
+    tile.a = transposed ? packed_a + row * block.depth : block.a.at(row, 0);
+    tile.c = block.c + row * block.c_stride;
+    panels.Multiply(std::min<int64_t>(kTileRows, block.rows - row), tile);
   }
 }
 
 void MultiplyBlockKernel(const GemmBlock& block, const GemmScratch& scratch) {
-  const Panels panels(block, scratch.b);
-  Tile tile;
-  tile.depth = block.depth;
-  tile.a_row = block.a.transposed ? 1 : block.a.stride;
-  tile.a_depth = block.a.transposed ? kTileRows : 1;
-  tile.c_stride = block.c_stride;
-  tile.accumulate = block.accumulate;
-  for (int64_t row = 0; row < block.rows; row += kTileRows) {
-    const int64_t within = row % kPackedRows;
-    if (block.a.transposed && within == 0) {
-      PackA(Offset(block.a, row, 0), block.depth,
-            std::min(kPackedRows, block.rows - row), scratch.a);
-    }
-    tile.a = block.a.transposed ? scratch.a + within * block.depth
-                                : block.a.at(row, 0);
-    MultiplyRows(block, panels, tile, row,
-                 std::min<int64_t>(kTileRows, block.rows - row));
+  if (block.a.transposed) PackA(block, scratch.a);
+  const int64_t cols = PackedColumns(block.depth, block.a.transposed);
+  for (int64_t begin = 0; begin < block.cols; begin += cols) {
+    const Panels panels(block, begin, std::min(begin + cols, block.cols),
+                        scratch.b);
+    MultiplyColumns(block, panels, scratch.a);
   }
 }
 
@@ -281,9 +297,8 @@ namespace recurve::cpu {
 HWY_EXPORT(MultiplyBlockKernel);
 
 void MultiplyBlock(const GemmBlock& block) {
-  constexpr int64_t kFloatsA = kPackedRows * kSumBlock;
-  // A block's last panel may reach past its columns, to the next unit.
-  constexpr int64_t kFloatsB = kSumBlock * 7 * kColumnUnit;
+  constexpr int64_t kFloatsA = kMaxTransposedRows * kSumBlock;
+  constexpr int64_t kFloatsB = 6 * kSumBlock * kColumnUnit;
   thread_local const hwy::AlignedFreeUniquePtr<float[]> scratch =
       hwy::AllocateAligned<float>(kFloatsA + kFloatsB);
   HWY_DYNAMIC_DISPATCH(MultiplyBlockKernel)

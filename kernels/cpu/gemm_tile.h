@@ -18,7 +18,9 @@ inline constexpr int64_t kSumBlock = kRowBlock;
 // Blocks start at columns that are multiples of this. A multiple of the panel
 // width, three vectors, on every instruction set.
 inline constexpr int64_t kColumnUnit = 48;
-inline constexpr int64_t kMaxBlockColumns = 768;
+
+// Most rows of a block whose a is transposed: these are packed together.
+inline constexpr int64_t kMaxTransposedRows = 256;
 
 // A row-major matrix or its transpose.
 struct GemmOperand {
@@ -37,22 +39,22 @@ struct GemmBlock {
   GemmOperand b;  // depth x cols
   float* c = nullptr;
   int64_t c_stride = 0;
-  int64_t rows = 0;
-  int64_t cols = 0;   // at most BlockColumns(depth)
+  int64_t rows = 0;  // at most kMaxTransposedRows if a is transposed
+  int64_t cols = 0;
   int64_t depth = 0;  // at most kSumBlock
   bool accumulate = false;
 };
 
-// Columns of a block whose part of b, packed, leaves room for the rest in a
-// second-level cache of 2 MiB.
-inline int64_t BlockColumns(int64_t depth) {
-  constexpr int64_t kPackedFloats = kSumBlock * 6 * kColumnUnit;
-  const int64_t units = kPackedFloats / (depth > 0 ? depth : 1) / kColumnUnit;
-  return units * kColumnUnit < kMaxBlockColumns ? units * kColumnUnit
-                                                : kMaxBlockColumns;
+// Columns whose part of b is packed together. With the rest it has to fit into
+// a second-level cache of 2 MiB, of which packed rows of a take half.
+inline int64_t PackedColumns(int64_t depth, bool a_transposed) {
+  constexpr int64_t kMaxUnits = 16;
+  const int64_t budget = (a_transposed ? 3 : 6) * kSumBlock;
+  const int64_t units = budget / (depth > 0 ? depth : 1);
+  return (units < kMaxUnits ? units : kMaxUnits) * kColumnUnit;
 }
 
-// c = a b or c += a b. Works in about 1.5 MB that each thread keeps from its
+// c = a b or c += a b. Works in about 2.5 MB that each thread keeps from its
 // first call on.
 void MultiplyBlock(const GemmBlock& block);
 
