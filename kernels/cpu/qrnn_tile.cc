@@ -49,13 +49,25 @@ HWY_INLINE void ForwardStep(D d, const QrnnForwardTile<float>& tile,
 }
 
 template <bool kOutputGate>
+HWY_INLINE void Prefetch(const QrnnForwardTile<float>& tile, int64_t row,
+                         int64_t j) {
+  const int64_t stride = tile.in.gate_stride;
+  PrefetchToRead(tile.u, row, j);
+  PrefetchToRead(tile.u, row, stride + j);
+  if (kOutputGate) PrefetchToRead(tile.u, row, 2 * stride + j);
+  PrefetchToRead(tile.in.zoneout_mask, row, j);
+  PrefetchToWrite(tile.y, row, j);
+  PrefetchToWrite(tile.c, row, j);
+}
+
+template <bool kOutputGate>
 void RunForward(const QrnnForwardTile<float>& tile) {
   const QrnnTileInputs& in = tile.in;
-  const int64_t rows = in.end_row - in.begin_row;
-  for (int64_t step = 0; step < rows; ++step) {
-    const int64_t row =
-        in.reversed ? in.end_row - 1 - step : in.begin_row + step;
+  const Walk walk(in.begin_row, in.end_row, in.reversed, in.count);
+  for (int64_t step = 0; step < walk.steps(); ++step) {
+    const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
     ForEachVector(in.count, [&](auto d, int64_t j) HWY_ATTR {
+      Prefetch<kOutputGate>(tile, ahead, j);
       ForwardStep<kOutputGate>(d, tile, row, j);
     });
   }
@@ -114,16 +126,28 @@ HWY_INLINE void BackwardStep(D d, const QrnnBackwardTile<float>& tile,
 }
 
 template <bool kOutputGate>
+HWY_INLINE void Prefetch(const QrnnBackwardTile<float>& tile, int64_t row,
+                         int64_t j) {
+  const int64_t stride = tile.in.gate_stride;
+  PrefetchToWrite(tile.u, row, j);
+  PrefetchToWrite(tile.u, row, stride + j);
+  if (kOutputGate) PrefetchToWrite(tile.u, row, 2 * stride + j);
+  PrefetchToRead(tile.in.zoneout_mask, row, j);
+  PrefetchToRead(tile.c, row, j);
+  PrefetchToRead(tile.dy, row, j);
+}
+
+template <bool kOutputGate>
 void RunBackward(const QrnnBackwardTile<float>& tile) {
   const QrnnTileInputs& in = tile.in;
-  const int64_t rows = in.end_row - in.begin_row;
-  for (int64_t step = 0; step < rows; ++step) {
-    // Against the forward walk.
-    const int64_t row =
-        in.reversed ? in.begin_row + step : in.end_row - 1 - step;
-    const int64_t before = in.reversed ? row + 1 : row - 1;
-    const float* previous = step + 1 < rows ? tile.c[before] : tile.c_first;
+  // Against the forward walk.
+  const Walk walk(in.begin_row, in.end_row, !in.reversed, in.count);
+  for (int64_t step = 0; step < walk.steps(); ++step) {
+    const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
+    const float* previous =
+        step + 1 < walk.steps() ? tile.c[walk.row(step + 1)] : tile.c_first;
     ForEachVector(in.count, [&](auto d, int64_t j) HWY_ATTR {
+      Prefetch<kOutputGate>(tile, ahead, j);
       BackwardStep<kOutputGate>(d, tile, row, previous, j);
     });
   }

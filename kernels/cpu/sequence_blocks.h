@@ -35,12 +35,12 @@ struct SequenceBlock {
 // the number of threads without touching the results.
 inline int64_t BlockChannels(int64_t walks, int64_t hidden_size) {
   constexpr int64_t kGranule = 64;
-  const int64_t wanted = 4 * omp_get_max_threads();
+  const int64_t wanted = 2 * omp_get_max_threads();
   const int64_t blocks =
       std::max<int64_t>(1, (wanted + walks - 1) / std::max<int64_t>(walks, 1));
   const int64_t channels = (hidden_size + blocks - 1) / blocks;
   const int64_t rounded = (channels + kGranule - 1) / kGranule * kGranule;
-  return std::min(rounded, kMaxBlockChannels);
+  return std::clamp(rounded, kGranule, kMaxBlockChannels);
 }
 
 // Calls f(block) for every block, in parallel.

@@ -70,14 +70,23 @@ HWY_INLINE void ForwardStep(D d, const SruForwardTile<float>& tile, int64_t row,
   if (tile.c) hn::StoreU(c, d, tile.c[row] + j);
 }
 
+HWY_INLINE void Prefetch(const SruForwardTile<float>& tile, int64_t row,
+                         int64_t j) {
+  const int64_t stride = tile.in.gate_stride;
+  for (int64_t m = 0; m < 3; ++m) PrefetchToRead(tile.u, row, m * stride + j);
+  PrefetchToRead(tile.in.skip, row, j);
+  PrefetchToWrite(tile.y, row, j);
+  PrefetchToWrite(tile.c, row, j);
+}
+
 template <bool kTanh>
 void RunForward(const SruForwardTile<float>& tile) {
   const SruTileInputs<float>& in = tile.in;
-  const int64_t rows = in.end_row - in.begin_row;
-  for (int64_t step = 0; step < rows; ++step) {
-    const int64_t row =
-        in.reversed ? in.end_row - 1 - step : in.begin_row + step;
+  const Walk walk(in.begin_row, in.end_row, in.reversed, in.count);
+  for (int64_t step = 0; step < walk.steps(); ++step) {
+    const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
     ForEachVector(in.count, [&](auto d, int64_t j) HWY_ATTR {
+      Prefetch(tile, ahead, j);
       ForwardStep<kTanh>(d, tile, row, j);
     });
   }
@@ -151,17 +160,27 @@ HWY_INLINE void BackwardStep(D d, const SruBackwardTile<float>& tile,
   AddTo(d, tile.db_r + j, a_r);
 }
 
+HWY_INLINE void Prefetch(const SruBackwardTile<float>& tile, int64_t row,
+                         int64_t j) {
+  const int64_t stride = tile.in.gate_stride;
+  for (int64_t m = 0; m < 3; ++m) PrefetchToWrite(tile.u, row, m * stride + j);
+  PrefetchToRead(tile.in.skip, row, j);
+  PrefetchToRead(tile.c, row, j);
+  PrefetchToRead(tile.dy, row, j);
+  PrefetchToWrite(tile.dskip, row, j);
+}
+
 template <bool kTanh>
 void RunBackward(const SruBackwardTile<float>& tile) {
   const SruTileInputs<float>& in = tile.in;
-  const int64_t rows = in.end_row - in.begin_row;
-  for (int64_t step = 0; step < rows; ++step) {
-    // Against the forward walk.
-    const int64_t row =
-        in.reversed ? in.begin_row + step : in.end_row - 1 - step;
-    const int64_t before = in.reversed ? row + 1 : row - 1;
-    const float* previous = step + 1 < rows ? tile.c[before] : tile.c_first;
+  // Against the forward walk.
+  const Walk walk(in.begin_row, in.end_row, !in.reversed, in.count);
+  for (int64_t step = 0; step < walk.steps(); ++step) {
+    const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
+    const float* previous =
+        step + 1 < walk.steps() ? tile.c[walk.row(step + 1)] : tile.c_first;
     ForEachVector(in.count, [&](auto d, int64_t j) HWY_ATTR {
+      Prefetch(tile, ahead, j);
       BackwardStep<kTanh>(d, tile, row, previous, j);
     });
   }
