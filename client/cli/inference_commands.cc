@@ -146,6 +146,11 @@ absl::Status Predict(Session& session, const PredictOptions& options) {
   if (!input.ok()) return input;
   const auto response = session.client().Predict(request);
   if (!response.ok()) return response.status();
+  if (options.top_k == 0 &&
+      int64_t(response->logits().size()) !=
+          response->rows() * response->columns() * int64_t{sizeof(float)}) {
+    return absl::InternalError("the server's logits are not rows x columns");
+  }
   if (session.json) {
     PrintJson(PredictionJson(*response));
   } else if (options.top_k > 0) {
@@ -169,7 +174,8 @@ void AddEvaluate(CLI::App& app, Session& session) {
                    "text, .jsonl or .npy file on this machine")
       ->required();
   command->add_option("--chunk", options->chunk,
-                      "rows of a text at a time; 0 = all");
+                      "rows of a text at a time; 0 = all")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--carry_state", options->carry_state,
                     "go on from chunk to chunk instead of from zeros");
 }
@@ -189,7 +195,8 @@ void AddPredict(CLI::App& app, Session& session) {
   input->add_option("--input", options->input, "float32 [T, I] .npy file");
   input->require_option(1);
   command->add_option("--top_k", options->top_k,
-                      "show the K most probable classes; 0 = logits");
+                      "show the K most probable classes; 0 = logits")
+      ->check(CLI::NonNegativeNumber);
 }
 
 }  // namespace

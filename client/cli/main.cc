@@ -16,6 +16,18 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
+// 0 after --help; 2, with what is wrong on stderr, otherwise.
+int EndParsing(const CLI::App& app, const CLI::ParseError& error) {
+  const auto unknown = app.remaining();
+  if (error.get_exit_code() != 0 && app.get_subcommands().empty() &&
+      !unknown.empty()) {  // CLI11 would say that a subcommand is required
+    absl::FPrintF(stderr, "recurve: no subcommand %s; see `recurve --help`\n",
+                  unknown.front());
+    return 2;
+  }
+  return app.exit(error) == 0 ? 0 : 2;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(
       "Trains and serves SRU and QRNN models on a Recurve server.\n"
@@ -26,6 +38,7 @@ int Main(int argc, char** argv) {
   app.fallthrough();  // global flags also work after the subcommand
   app.require_subcommand(1);
   app.add_option("--server", session.server, "HOST:PORT of the server")
+      ->envname("RECURVE_SERVER")
       ->capture_default_str();
   app.add_option("--timeout", session.timeout_seconds,
                  "seconds a call may take; 0 = any");
@@ -42,7 +55,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return EndParsing(app, error);
   }
   const absl::Status status = session.run();
   return status.ok() ? 0 : Fail(status);

@@ -1,5 +1,8 @@
 #include "client/cli/progress.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -45,14 +48,24 @@ std::string ProgressLine(const v1::JobMetrics& metrics) {
   return line;
 }
 
+size_t TerminalColumns(std::FILE* out) {
+  constexpr size_t kUsual = 80;  // where the terminal does not say
+  if (isatty(fileno(out)) == 0) return 0;
+  winsize size{};
+  const bool known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0;
+  return known && size.ws_col > 0 ? size.ws_col : kUsual;
+}
+
 void ProgressPrinter::EndLine() {
   if (open_line_) absl::FPrintF(out_, "\n");
   open_line_ = false;
 }
 
 void ProgressPrinter::Print(const v1::JobEvent& event) {
-  if (event.has_metrics() && terminal_) {
-    absl::FPrintF(out_, "\r\x1b[K%s", ProgressLine(event.metrics()));
+  if (event.has_metrics() && columns_ > 0) {
+    // A full last column makes some terminals go on to the next line.
+    absl::FPrintF(out_, "\r\x1b[K%s",
+                  ProgressLine(event.metrics()).substr(0, columns_ - 1));
     open_line_ = true;
   } else {
     EndLine();

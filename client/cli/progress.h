@@ -2,6 +2,7 @@
 #ifndef RECURVE_CLIENT_CLI_PROGRESS_H_
 #define RECURVE_CLIENT_CLI_PROGRESS_H_
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 
@@ -15,12 +16,16 @@ std::string ProgressLine(const v1::JobMetrics& metrics);
 // 42.0 -> "0:42", 4000 -> "1:06:40".
 std::string FormatDuration(double seconds);
 
+// Columns of the terminal that `out` is; 0 if it is none.
+size_t TerminalColumns(std::FILE* out);
+
 // Writes events to `out` (stderr, say): on a terminal one line that is drawn
-// again and again, elsewhere a line an event.
+// again and again, cut at its width so that it stays one line; elsewhere (0
+// columns) a line an event.
 class ProgressPrinter {
  public:
-  ProgressPrinter(std::FILE* out, bool terminal)
-      : out_(out), terminal_(terminal) {}
+  ProgressPrinter(std::FILE* out, size_t columns)
+      : out_(out), columns_(columns) {}
 
   void Print(const v1::JobEvent& event);
 
@@ -28,7 +33,7 @@ class ProgressPrinter {
   void EndLine();
 
   std::FILE* const out_;
-  const bool terminal_;
+  const size_t columns_;
   bool open_line_ = false;
 };
 

@@ -18,9 +18,9 @@ v1::JobMetrics Metrics(double fraction) {
   return metrics;
 }
 
-std::string Printed(bool terminal, const std::vector<v1::JobEvent>& events) {
+std::string Printed(size_t columns, const std::vector<v1::JobEvent>& events) {
   std::FILE* file = std::tmpfile();
-  ProgressPrinter printer(file, terminal);
+  ProgressPrinter printer(file, columns);
   for (const v1::JobEvent& event : events) printer.Print(event);
   std::string text(static_cast<size_t>(std::ftell(file)), '\0');
   std::rewind(file);
@@ -58,12 +58,18 @@ TEST(ProgressTest, ATerminalsLineIsRedrawnAndOthersAreNot) {
   state.mutable_state()->set_name("jobs/a");
   state.mutable_state()->set_state(v1::Job::FAILED);
   state.mutable_state()->set_cause("why");
-  const std::string terminal = Printed(true, {metrics, metrics, state});
+  const std::string terminal = Printed(100, {metrics, metrics, state});
   EXPECT_NE(terminal.find("\r"), std::string::npos);
   EXPECT_NE(terminal.find("left\njobs/a FAILED: why\n"), std::string::npos);
-  const std::string plain = Printed(false, {metrics, state});
+  const std::string plain = Printed(0, {metrics, state});
   EXPECT_EQ(plain.find("\r"), std::string::npos);
   EXPECT_NE(plain.find("left\njobs/a FAILED: why\n"), std::string::npos);
+}
+
+TEST(ProgressTest, StaysOnOneLineOfANarrowTerminal) {
+  v1::JobEvent metrics;
+  *metrics.mutable_metrics() = Metrics(0.5);
+  EXPECT_EQ(Printed(12, {metrics}), "\r\x1b[K[##########");
 }
 
 }  // namespace

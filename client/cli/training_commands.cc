@@ -1,6 +1,4 @@
 // train, jobs, watch, cancel.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -33,9 +31,24 @@ void PrintJob(const Session& session, const v1::Job& job) {
   absl::PrintF("\n");
 }
 
-// Prints a job's events until it has ended, then the job. Fails if it failed.
+// OK if the job has done what it was to do.
+absl::Status Outcome(const v1::Job& job) {
+  switch (job.state()) {
+    case v1::Job::FAILED:
+      return absl::AbortedError(
+          absl::StrCat(job.name(), " failed: ", job.cause()));
+    case v1::Job::CANCELLED:
+      return absl::CancelledError(
+          absl::StrCat(job.name(), " was cancelled: ", job.cause()));
+    default:
+      return absl::OkStatus();
+  }
+}
+
+// Prints a job's events until it has ended, then the job. Fails unless it
+// succeeded.
 absl::Status WatchToEnd(Session& session, const std::string& name) {
-  ProgressPrinter printer(stderr, isatty(STDERR_FILENO) != 0);
+  ProgressPrinter printer(stderr, TerminalColumns(stderr));
   int64_t next_event = 0;
   v1::Job job;
   absl::Status watched;
@@ -55,10 +68,7 @@ absl::Status WatchToEnd(Session& session, const std::string& name) {
   }
   if (!watched.ok()) return watched;
   PrintJob(session, job);
-  if (job.state() == v1::Job::FAILED) {
-    return absl::AbortedError(absl::StrCat(name, " failed: ", job.cause()));
-  }
-  return absl::OkStatus();
+  return Outcome(job);
 }
 
 struct TrainOptions {
