@@ -11,7 +11,9 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
+#include "google/protobuf/message.h"
 #include "kernels/status.h"
+#include "proto/grpc/health/v1/health.pb.h"
 #include "server/services/services.h"
 
 namespace recurve::server {
@@ -46,6 +48,10 @@ absl::StatusOr<std::string> HostOf(const std::string& listen) {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerConfig& config) {
   grpc::EnableDefaultHealthCheckService(true);
+  // Reflection describes what is linked in, and gRPC's own health service is
+  // not.
+  google::protobuf::LinkMessageReflection<
+      grpc::health::v1::HealthCheckRequest>();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   ASSIGN_OR_RETURN(auto engine, Engine::Open(config));
   auto server = std::unique_ptr<Server>(new Server(std::move(engine)));
