@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "engine/base/resource_id.h"
 #include "engine/model/file.h"
@@ -235,6 +236,17 @@ absl::StatusOr<ModelHandle> Registry::Publish(const std::string& model_id,
   return AddVersion(model_id, std::move(contents), /*must_be_new=*/false);
 }
 
+namespace {
+
+// The file's name is the server's own and says nothing to a client.
+absl::Status WithoutPath(const absl::Status& status, absl::string_view path) {
+  return absl::Status(
+      status.code(),
+      absl::StripPrefix(status.message(), absl::StrCat(path, ": ")));
+}
+
+}  // namespace
+
 absl::StatusOr<ModelHandle> Registry::Import(const std::string& model_id,
                                              const ImportContents& contents) {
   RETURN_IF_ERROR(CheckResourceId(model_id, "model_id"));
@@ -244,10 +256,11 @@ absl::StatusOr<ModelHandle> Registry::Import(const std::string& model_id,
   VersionContents version;
   ASSIGN_OR_RETURN(version.model, Model::Create(contents.config));
   RETURN_IF_ERROR(CheckVocabulary(*version.model, contents.vocabulary));
-  ASSIGN_OR_RETURN(const Safetensors file, Safetensors::Open(contents.path));
+  const absl::StatusOr<Safetensors> file = Safetensors::Open(contents.path);
+  if (!file.ok()) return WithoutPath(file.status(), contents.path);
   ASSIGN_OR_RETURN(
       ImportedModel imported,
-      ImportLibrary(*version.model, file.tensors(), contents.options));
+      ImportLibrary(*version.model, file->tensors(), contents.options));
   version.parameters = std::move(imported.parameters);
   version.names = std::move(imported.names);
   version.vocabulary = contents.vocabulary;
