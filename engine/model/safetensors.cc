@@ -175,6 +175,7 @@ std::vector<absl::string_view> Pieces(
   std::vector<absl::string_view> pieces = {head};
   for (const auto& it : order) {
     const absl::Span<const uint8_t> bytes = it->second.bytes;
+    if (bytes.empty()) continue;
     pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
                         bytes.size());
   }
