@@ -1,5 +1,8 @@
 #include "server/engine.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -45,6 +48,17 @@ absl::Status CheckNumbers(const ServerConfig& config) {
   return absl::OkStatus();
 }
 
+// Devices without a budget share three quarters of the machine's memory, so
+// that what does not fit is refused before the system kills the server.
+void SetBudgets(std::vector<DeviceSpec>& specs) {
+  const int64_t memory =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  for (DeviceSpec& spec : specs) {
+    if (spec.memory_bytes > 0) continue;
+    spec.memory_bytes = memory / 4 * 3 / static_cast<int64_t>(specs.size());
+  }
+}
+
 absl::Status Empty(const std::string& directory) {
   std::error_code error;
   std::filesystem::remove_all(directory, error);
@@ -65,6 +79,7 @@ BatchRunner::Options BatchOptions(const ServerConfig& config) {
 Predictor::Options PredictorOptions(const ServerConfig& config) {
   Predictor::Options options;
   options.max_enqueued = config.max_enqueued();
+  options.max_enqueued_bytes = config.max_enqueued_bytes();
   options.max_rows = config.max_request_rows();
   options.max_result_bytes =
       std::max(config.max_message_bytes() - kReplyOverheadBytes,
@@ -101,8 +116,9 @@ HeldOutEvaluator HeldOut(const Evaluator& evaluator) {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
     const ServerConfig& config) {
   RETURN_IF_ERROR(CheckNumbers(config));
-  ASSIGN_OR_RETURN(const std::vector<DeviceSpec> specs,
+  ASSIGN_OR_RETURN(std::vector<DeviceSpec> specs,
                    ParseDevices(config.devices()));
+  SetBudgets(specs);
   ASSIGN_OR_RETURN(DirectoryLock data_dir,
                    DirectoryLock::Take(config.data_dir()));
   ASSIGN_OR_RETURN(auto registry, Registry::Open(data_dir.path()));
@@ -110,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   options.directory = absl::StrCat(data_dir.path(), "/datasets");
   options.data_root = config.data_root();
   options.max_upload_bytes = config.max_upload_bytes();
+  options.max_read_bytes = config.max_dataset_bytes();
   options.max_uploads = config.max_streams();
   ASSIGN_OR_RETURN(auto datasets, DatasetStore::Open(options));
   auto engine = std::unique_ptr<Engine>(new Engine(config, std::move(data_dir),
@@ -142,6 +159,14 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       io("an io thread", 2, config.max_streams()) {
   registry->OnDelete(
       [this](const ModelVersion& version) { batches.Drop(version); });
+}
+
+absl::Status Engine::CheckSize(const Model& model) const {
+  const int64_t count = model.parameters().parameter_count();
+  if (count <= config.max_parameters()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("config: the model has ", count,
+                   " parameters, the limit is ", config.max_parameters()));
 }
 
 }  // namespace recurve::server

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/model/model.h"
 #include "engine/schedule/device.h"
 #include "engine/serve/batch_runner.h"
 #include "engine/serve/evaluator.h"
@@ -36,6 +37,9 @@ class Engine {
 
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  // ResourceExhausted beyond max_parameters.
+  absl::Status CheckSize(const Model& model) const;
 
   const ServerConfig config;
   const DirectoryLock data_dir;

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -54,6 +55,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       grpc::health::v1::HealthCheckRequest>();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   ASSIGN_OR_RETURN(auto engine, Engine::Open(config));
+  for (const absl::Status& error : engine->registry->Unreadable()) {
+    std::fprintf(stderr, "a model version cannot be used: %s\n",
+                 std::string(error.message()).c_str());
+  }
   auto server = std::unique_ptr<Server>(new Server(std::move(engine)));
   RETURN_IF_ERROR(server->Listen());
   return server;

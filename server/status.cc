@@ -1,15 +1,20 @@
 #include "server/status.h"
 
+#include <algorithm>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "proto/google/rpc/status.pb.h"
 
 namespace recurve::server {
 namespace {
 
-// gRPC sends at most 8 KiB of trailers by default, each byte as up to 3.
+// gRPC takes at most 8 KiB of trailers by default: a message whose bytes are
+// sent as up to 3 each, and details that repeat it twice, in base64.
 constexpr size_t kMaxMessageBytes = 2048;
+constexpr size_t kMaxDetailedBytes = 512;
 
 // Bytes of the UTF-8 sequence at the beginning of `text`, 0 if there is none.
 size_t SequenceLength(absl::string_view text) {
@@ -42,12 +47,42 @@ std::string Message(absl::string_view text) {
   return message;
 }
 
+// "batch.tokens[3]: is wrong" -> "batch.tokens[3]"; empty for other messages.
+absl::string_view FieldOf(absl::string_view message) {
+  const absl::string_view field = message.substr(0, message.find(": "));
+  if (field.size() == message.size()) return {};
+  const auto belongs = [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("_.[]", c);
+  };
+  return std::all_of(field.begin(), field.end(), belongs) ? field
+                                                          : absl::string_view();
+}
+
+// A serialized google.rpc.Status, or nothing.
+std::string Details(int code, const std::string& message) {
+  const absl::string_view field = FieldOf(message);
+  if (code != grpc::StatusCode::INVALID_ARGUMENT || field.empty() ||
+      message.size() > kMaxDetailedBytes) {
+    return "";
+  }
+  google::rpc::BadRequest request;
+  auto& violation = *request.add_field_violations();
+  violation.set_field(std::string(field));
+  violation.set_description(message.substr(field.size() + 2));
+  google::rpc::Status status;
+  status.set_code(code);
+  status.set_message(message);
+  status.add_details()->PackFrom(request);
+  return status.SerializeAsString();
+}
+
 }  // namespace
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      Message(status.message()));
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  const std::string message = Message(status.message());
+  return grpc::Status(code, message, Details(code, message));
 }
 
 }  // namespace recurve::server

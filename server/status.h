@@ -8,7 +8,8 @@
 namespace recurve::server {
 
 // The same code. The message is cut to a length that fits into trailers, and is
-// valid UTF-8.
+// valid UTF-8. InvalidArgument whose message begins with a field's path
+// (`batch.tokens: ...`) has a google.rpc.BadRequest as details.
 grpc::Status ToGrpc(const absl::Status& status);
 
 }  // namespace recurve::server

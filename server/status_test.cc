@@ -3,6 +3,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "proto/google/rpc/status.pb.h"
 
 namespace recurve::server {
 namespace {
@@ -21,6 +22,23 @@ TEST(StatusTest, CutsLongMessagesBetweenCharacters) {
   const std::string message = ToGrpc(absl::InternalError(text)).error_message();
   EXPECT_EQ(message.size(), 2048u + 3);
   EXPECT_EQ(message.substr(2044), "\xc3\xa4\xc3\xa4...");
+}
+
+TEST(StatusTest, FieldsOfBadRequestsAreInTheDetails) {
+  google::rpc::Status details;
+  ASSERT_TRUE(details.ParseFromString(
+      ToGrpc(absl::InvalidArgumentError("blocks[0].sru.hidden_size: 0 is bad"))
+          .error_details()));
+  EXPECT_EQ(details.code(), 3);
+  google::rpc::BadRequest request;
+  ASSERT_EQ(details.details_size(), 1);
+  ASSERT_TRUE(details.details(0).UnpackTo(&request));
+  EXPECT_EQ(request.field_violations(0).field(), "blocks[0].sru.hidden_size");
+  EXPECT_EQ(request.field_violations(0).description(), "0 is bad");
+  for (const char* message : {"no field", "two words: x", "", ": x"}) {
+    EXPECT_EQ(ToGrpc(absl::InvalidArgumentError(message)).error_details(), "");
+  }
+  EXPECT_EQ(ToGrpc(absl::NotFoundError("name: x")).error_details(), "");
 }
 
 TEST(StatusTest, ReplacesWhatIsNotUtf8) {

@@ -100,8 +100,8 @@ class DeviceWorker::Impl {
     // Whatever OMP_NUM_THREADS says: these settings are the thread's own.
     omp_set_dynamic(0);
     omp_set_num_threads(spec_.threads);
-    backend_ =
-        std::make_unique<CountingBackend>(factory_(spec_), allocated_bytes_);
+    backend_ = std::make_unique<CountingBackend>(
+        factory_(spec_), allocated_bytes_, spec_.memory_bytes);
     while (std::optional<Task> task = NextTask()) {
       (*task)(*backend_);
       task.reset();  // what it holds goes before it counts as finished

@@ -74,6 +74,26 @@ class Log {
   std::vector<std::string> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
+TEST(DeviceWorkerTest, WhatTheBudgetDoesNotHoldIsRefused) {
+  DeviceSpec spec = Threads(1);
+  spec.memory_bytes = 100;
+  DeviceWorker worker(0, spec, Allocating);
+  absl::Notification done;
+  worker.Enqueue(TaskClass::kTraining, [&](Backend& backend) {
+    auto first = backend.Allocate(60);
+    EXPECT_TRUE(first.ok());
+    const absl::Status refused = backend.Allocate(41).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(refused.message()),
+                ::testing::HasSubstr("60 of them are in use, 41 more"));
+    EXPECT_TRUE(backend.Allocate(40).ok());
+    *first = nullptr;
+    EXPECT_TRUE(backend.Allocate(100).ok());
+    done.Notify();
+  });
+  done.WaitForNotification();
+}
+
 DeviceWorker::Task Writes(Log& log, std::string entry) {
   return [&log, entry](Backend&) { log.Add(entry); };
 }

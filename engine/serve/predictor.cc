@@ -89,6 +89,14 @@ double ResultBytes(const PredictRequest& request) {
   return numbers * sizeof(float);
 }
 
+int64_t InputBytes(const PredictRequest& request) {
+  const SequenceBatch& batch = request.batch;
+  return static_cast<int64_t>(sizeof(int64_t) * batch.cu_seqlens.size() +
+                              sizeof(int32_t) * batch.tokens.size() +
+                              sizeof(float) * batch.features.size() +
+                              sizeof(float) * request.state.size());
+}
+
 void Reserve(const PredictRequest& request, Prediction& prediction) {
   const OutputSelection& selection = request.selection;
   const Model& model = *request.version->model;
@@ -180,13 +188,33 @@ absl::Status Predictor::Check(const PredictRequest& request) const {
   return request.control.Check();
 }
 
+absl::Status Predictor::Enter(int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (running_ >= options_.max_enqueued) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        running_, " predictions are under way, the limit; try again later"));
+  }
+  if (bytes > options_.max_enqueued_bytes - bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "predictions of ", bytes_, " bytes are under way, ", bytes,
+        " more exceed the limit of ", options_.max_enqueued_bytes));
+  }
+  ++running_;
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+void Predictor::Leave(int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  --running_;
+  bytes_ -= bytes;
+}
+
 void Predictor::Predict(PredictRequest request, Done done) {
   if (absl::Status status = Check(request); !status.ok()) return done(status);
-  if (running_.fetch_add(1) >= options_.max_enqueued) {
-    running_.fetch_sub(1);
-    return done(absl::ResourceExhaustedError(absl::StrCat(
-        options_.max_enqueued, " predictions are waiting already")));
-  }
+  const int64_t bytes =
+      InputBytes(request) + static_cast<int64_t>(ResultBytes(request));
+  if (absl::Status status = Enter(bytes); !status.ok()) return done(status);
   auto prediction = std::make_shared<Prediction>();
   Reserve(request, *prediction);
   const OutputSelection selection = request.selection;
@@ -202,9 +230,9 @@ void Predictor::Predict(PredictRequest request, Done done) {
   run.consume = [selection, prediction](const ChunkRows& rows) {
     return ReadRows(selection, rows, *prediction);
   };
-  run.done = [this, prediction, done = std::move(done)](
+  run.done = [this, bytes, prediction, done = std::move(done)](
                  absl::StatusOr<std::vector<float>> state) {
-    running_.fetch_sub(1);
+    Leave(bytes);
     if (!state.ok()) return done(state.status());
     prediction->state = *std::move(state);
     done(std::move(*prediction));

@@ -2,13 +2,14 @@
 #ifndef RECURVE_ENGINE_SERVE_PREDICTOR_H_
 #define RECURVE_ENGINE_SERVE_PREDICTOR_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "engine/model/sequence_batch.h"
 #include "engine/serve/batch_runner.h"
 #include "engine/serve/call_control.h"
@@ -52,9 +53,10 @@ struct PredictRequest {
 class Predictor {
  public:
   struct Options {
-    int max_enqueued = 1024;              // predictions at once
-    int64_t max_rows = 1 << 20;           // of a request
-    int64_t max_result_bytes = 64 << 20;  // of a prediction
+    int max_enqueued = 1024;               // predictions at once
+    int64_t max_enqueued_bytes = 1 << 30;  // their inputs and results
+    int64_t max_rows = 1 << 20;            // of a request
+    int64_t max_result_bytes = 64 << 20;   // of a prediction
   };
   using Done = std::function<void(absl::StatusOr<Prediction>)>;
 
@@ -70,9 +72,14 @@ class Predictor {
  private:
   absl::Status Check(const PredictRequest& request) const;
 
+  absl::Status Enter(int64_t bytes);
+  void Leave(int64_t bytes);
+
   BatchRunner& runner_;
   const Options options_;
-  std::atomic<int> running_ = 0;
+  absl::Mutex mutex_;
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of what runs
 };
 
 }  // namespace recurve

@@ -256,6 +256,9 @@ TEST(PredictorTest, LimitsAreKeptAndNamed) {
   Fixture bytes("cpu:1", 1024, {.max_result_bytes = 100});
   EXPECT_EQ(CodeOf(bytes, Request(version, batch), "100"),
             absl::StatusCode::kResourceExhausted);
+  Fixture enqueued("cpu:1", 1024, {.max_enqueued_bytes = 100});
+  EXPECT_EQ(CodeOf(enqueued, Request(version, batch), "100"),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(PredictorTest, AFullQueueRefusesAtOnce) {
@@ -269,8 +272,9 @@ TEST(PredictorTest, AFullQueueRefusesAtOnce) {
     EXPECT_TRUE(prediction.ok());
     finished.Notify();
   });
-  EXPECT_EQ(CodeOf(fixture, Request(version, batch), "1 predictions"),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(
+      CodeOf(fixture, Request(version, batch), "1 predictions are under way"),
+      absl::StatusCode::kResourceExhausted);
   release.Notify();
   finished.WaitForNotification();
   EXPECT_TRUE(fixture.Predict(Request(version, batch)).ok());

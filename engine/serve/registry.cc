@@ -441,6 +441,17 @@ absl::StatusOr<std::vector<ModelHandle>> Registry::ListVersions(
   return versions;
 }
 
+std::vector<absl::Status> Registry::Unreadable() const {
+  std::vector<absl::Status> errors;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, entry] : models_) {
+    for (const auto& [number, version] : entry->versions) {
+      if (!version.ok()) errors.push_back(version.status());
+    }
+  }
+  return errors;
+}
+
 // --- Deleting ---
 
 void Registry::OnDelete(std::function<void(const ModelVersion&)> callback) {

@@ -95,6 +95,8 @@ class Registry {
   // that cannot be read are left out.
   absl::StatusOr<std::vector<ModelHandle>> ListVersions(
       absl::string_view model_name, int64_t after, int64_t limit) const;
+  // Why versions cannot be read, one error each.
+  std::vector<absl::Status> Unreadable() const;
   // With all its versions. Handles stay good, but for weights not read yet.
   absl::Status Delete(absl::string_view model_name);
 

@@ -230,6 +230,7 @@ TEST_F(RegistryTest, DamagedFilesAreDataLossThatNamesThem) {
           version.ok() ? (*version)->Parameters().status() : version.status();
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << path << status;
       EXPECT_NE(status.message().find(path), absl::string_view::npos) << status;
+      EXPECT_EQ(registry_->Unreadable().empty(), version.ok());
       // The next version is not hindered.
       EXPECT_EQ((*registry_->Publish(id, Contents()))->number, 2);
       EXPECT_TRUE(registry_->Get("models/" + id).ok());

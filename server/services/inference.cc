@@ -96,6 +96,28 @@ absl::Status Evaluate(const Engine& engine, const v1::EvaluateRequest& request,
   return absl::OkStatus();
 }
 
+// Encoding a large reply takes longer than a device should wait.
+constexpr size_t kInlineReplyFloats = 1 << 14;
+
+size_t Floats(const Prediction& prediction) {
+  return prediction.logits.size() + prediction.probabilities.size() +
+         prediction.hidden.size() + prediction.state.size() +
+         prediction.top_classes.size() + prediction.classes.size();
+}
+
+void Reply(Engine& engine, UnaryCall* call, v1::PredictResponse* response,
+           absl::StatusOr<Prediction> prediction) {
+  if (!prediction.ok()) return call->Reply(prediction.status());
+  const bool large = Floats(*prediction) > kInlineReplyFloats;
+  auto encode = [call, response,
+                 prediction = *std::move(prediction)]() mutable {
+    *response = ToWire(std::move(prediction));
+    call->Reply(absl::OkStatus());
+  };
+  if (!large) return encode();
+  engine.io.AddPiece(std::move(encode));
+}
+
 class InferenceService final : public v1::Inference::CallbackService {
  public:
   explicit InferenceService(Engine& engine) : engine_(engine) {}
@@ -111,9 +133,8 @@ class InferenceService final : public v1::Inference::CallbackService {
     }
     engine_.predictor.Predict(
         *std::move(native),
-        [call, response](absl::StatusOr<Prediction> prediction) {
-          if (prediction.ok()) *response = ToWire(*std::move(prediction));
-          call->Reply(prediction.status());
+        [this, call, response](absl::StatusOr<Prediction> prediction) {
+          Reply(engine_, call, response, std::move(prediction));
         });
     return call;
   }

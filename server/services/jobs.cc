@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/model/model.h"
 #include "kernels/status.h"
 #include "proto/recurve/v1/jobs.grpc.pb.h"
 #include "server/call.h"
@@ -80,6 +81,9 @@ class JobsService final : public v1::Jobs::CallbackService {
     return ReplyByWork(
         engine_.calls, engine_.work, context,
         [this, request, response](const CallControl&) -> absl::Status {
+          // Sizes that come from the data are not known yet.
+          const auto model = Model::Create(request->spec().config());
+          if (model.ok()) RETURN_IF_ERROR(engine_.CheckSize(**model));
           ASSIGN_OR_RETURN(
               const Job job,
               engine_.job_runner.Submit(request->spec(), request->job_id(),

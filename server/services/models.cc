@@ -33,6 +33,7 @@ absl::Status CreateModel(Engine& engine, const v1::CreateModelRequest& request,
   if (version == nullptr) {
     VersionContents contents;
     ASSIGN_OR_RETURN(contents.model, Model::Create(request.config()));
+    RETURN_IF_ERROR(engine.CheckSize(*contents.model));
     contents.parameters = InitializeParameters(*contents.model, request.seed());
     contents.vocabulary = ToVector(request.vocabulary());
     contents.source = "created";
@@ -114,7 +115,8 @@ class ImportSink : public UploadSink {
       return nullptr;
     }
     // What can be said before the bytes are there.
-    RETURN_IF_ERROR(Model::Create(header.config()).status());
+    ASSIGN_OR_RETURN(const auto model, Model::Create(header.config()));
+    RETURN_IF_ERROR(engine.CheckSize(*model));
     ASSIGN_OR_RETURN(TemporaryFile file,
                      TemporaryFile::Create(engine.upload_directory));
     return std::unique_ptr<UploadSink>(

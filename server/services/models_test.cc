@@ -123,6 +123,14 @@ TEST_F(ModelsTest, BadRequestsSayWhatIsWrong) {
               StatusCode::INVALID_ARGUMENT, "page_size");
 }
 
+TEST_F(ModelsTest, ModelsBeyondTheLimitAreRefused) {
+  config.set_max_parameters(100);
+  Start();
+  v1::Model model;
+  ExpectError(Create(CreateRequest("lm"), &model),
+              StatusCode::RESOURCE_EXHAUSTED, "the limit is 100");
+}
+
 TEST_F(ModelsTest, ARepeatedCreateReturnsTheSameModel) {
   v1::CreateModelRequest request = CreateRequest("lm");
   request.set_request_id("r");

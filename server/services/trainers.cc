@@ -47,13 +47,15 @@ absl::StatusOr<Start> StartFromSpec(Engine& engine, const v1::TrainSpec& spec,
   return Start{std::move(run.start), spec.trainer()};
 }
 
-absl::StatusOr<Start> StartFromConfig(const v1::CreateTrainerRequest& request,
+absl::StatusOr<Start> StartFromConfig(const Engine& engine,
+                                      const v1::CreateTrainerRequest& request,
                                       TrainerEntry& entry) {
   Start start;
   start.config = request.config();
   entry.model_name = request.model();
   start.model.vocabulary = ToVector(request.vocabulary());
   ASSIGN_OR_RETURN(start.model.model, Model::Create(request.model_config()));
+  RETURN_IF_ERROR(engine.CheckSize(*start.model.model));
   start.model.parameters =
       InitializeParameters(*start.model.model, request.config().seed());
   return start;
@@ -107,7 +109,7 @@ absl::Status MakeTrainer(Engine& engine,
   ASSIGN_OR_RETURN(
       Start start,
       request.has_spec() ? StartFromSpec(engine, request.spec(), entry)
-      : request.has_model_config() ? StartFromConfig(request, entry)
+      : request.has_model_config() ? StartFromConfig(engine, request, entry)
                                    : StartFromVersion(engine, request, entry));
   entry.model = start.model.model;
   entry.vocabulary = std::move(start.model.vocabulary);
