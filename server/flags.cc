@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/descriptor.h"
+#include "kernels/status.h"
 #include "server/config.pb.h"
 
 namespace recurve::server {
@@ -68,44 +69,44 @@ std::string DefaultOf(const FieldDescriptor& field) {
   }
 }
 
+// Finds the field and the value of arguments[i], and steps over the argument
+// after it if that is the value.
+absl::Status ParseFlag(absl::Span<const std::string> arguments, size_t& i,
+                       Message* message) {
+  absl::string_view flag = arguments[i];
+  if (!absl::ConsumePrefix(&flag, "--") || flag.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", arguments[i], "\" is not a flag"));
+  }
+  const size_t equals = flag.find('=');
+  const bool has_value = equals != flag.npos;
+  const std::string name(flag.substr(0, equals));
+  const auto& descriptor = *message->GetDescriptor();
+  if (const FieldDescriptor* field = descriptor.FindFieldByName(name)) {
+    if (has_value) {
+      return SetField(*field, std::string(flag.substr(equals + 1)), message);
+    }
+    if (IsBool(*field)) return SetField(*field, "true", message);
+    if (++i < arguments.size()) return SetField(*field, arguments[i], message);
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, ": a value must follow"));
+  }
+  const FieldDescriptor* negated =
+      absl::StartsWith(name, "no") ? descriptor.FindFieldByName(name.substr(2))
+                                   : nullptr;
+  if (negated != nullptr && IsBool(*negated) && !has_value) {
+    return SetField(*negated, "false", message);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no flag --", name, "; --help lists them"));
+}
+
 }  // namespace
 
 absl::Status ParseFlags(absl::Span<const std::string> arguments,
                         Message* message) {
-  const auto& descriptor = *message->GetDescriptor();
   for (size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view flag = arguments[i];
-    if (!absl::ConsumePrefix(&flag, "--") || flag.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", arguments[i], "\" is not a flag"));
-    }
-    const size_t equals = flag.find('=');
-    const std::string name(flag.substr(0, equals));
-    const FieldDescriptor* field = descriptor.FindFieldByName(name);
-    std::string value;
-    if (field == nullptr && equals == flag.npos &&
-        absl::StartsWith(name, "no")) {
-      field = descriptor.FindFieldByName(name.substr(2));
-      if (field != nullptr && !IsBool(*field)) field = nullptr;
-      value = "false";
-    } else if (field != nullptr && equals != flag.npos) {
-      value = std::string(flag.substr(equals + 1));
-    } else if (field != nullptr && IsBool(*field)) {
-      value = "true";
-    } else if (field != nullptr) {
-      if (++i == arguments.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--", name, ": a value must follow"));
-      }
-      value = arguments[i];
-    }
-    if (field == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no flag --", name, "; --help lists them"));
-    }
-    if (absl::Status status = SetField(*field, value, message); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(ParseFlag(arguments, i, message));
   }
   return absl::OkStatus();
 }

@@ -173,21 +173,25 @@ absl::StatusOr<Evaluation> Evaluator::EvaluateDataset(
                        control);
 }
 
-absl::StatusOr<Evaluation> Evaluator::Evaluate(
-    const ModelHandle& version, const SequenceBatch& batch,
-    const Targets& targets, int64_t call_rows,
-    const CallControl& control) const {
-  const Model& model = *version->model;
+absl::Status Evaluator::Check(const Model& model, const SequenceBatch& batch,
+                              const Targets& targets) const {
   if (model.config().loss().kind() == v1::Loss::KIND_UNSPECIFIED) {
     return absl::FailedPreconditionError("the model's config has no loss");
   }
   RETURN_IF_ERROR(model.CheckBatch(batch, /*allow_empty_sequences=*/false));
   RETURN_IF_ERROR(model.CheckTargets(batch, targets));
-  if (batch.num_rows() > options_.max_rows) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the data have ", batch.num_rows(),
-        " rows, the limit of one evaluation is ", options_.max_rows));
-  }
+  if (batch.num_rows() <= options_.max_rows) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the data have ", batch.num_rows(),
+      " rows, the limit of one evaluation is ", options_.max_rows));
+}
+
+absl::StatusOr<Evaluation> Evaluator::Evaluate(
+    const ModelHandle& version, const SequenceBatch& batch,
+    const Targets& targets, int64_t call_rows,
+    const CallControl& control) const {
+  const Model& model = *version->model;
+  RETURN_IF_ERROR(Check(model, batch, targets));
   const int64_t rows = model.pools() ? batch.num_sequences() : batch.num_rows();
   const RowLoss row_loss(model.config().loss(), targets);
   RowLosses results{std::vector<double>(rows), std::vector<char>(rows)};

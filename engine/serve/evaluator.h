@@ -62,6 +62,8 @@ class Evaluator {
                                              const CallControl& control) const;
 
  private:
+  absl::Status Check(const Model& model, const SequenceBatch& batch,
+                     const Targets& targets) const;
   absl::StatusOr<Evaluation> Evaluate(const ModelHandle& version,
                                       const SequenceBatch& batch,
                                       const Targets& targets, int64_t call_rows,

@@ -226,6 +226,66 @@ absl::Status Registry::Load() {
 
 // --- Adding ---
 
+namespace {
+
+// All of a version but its files. Takes what `contents` has but the weights.
+std::shared_ptr<ModelVersion> MakeVersion(const std::string& model_id,
+                                          int64_t number,
+                                          const ModelHandle& newest,
+                                          VersionContents& contents) {
+  auto version = std::make_shared<ModelVersion>();
+  version->model_id = model_id;
+  version->number = number;
+  version->name = VersionName(model_id, number);
+  version->model = contents.model;
+  version->vocabulary = std::move(contents.vocabulary);
+  version->source = std::move(contents.source);
+  version->request_id = std::move(contents.request_id);
+  version->create_time = absl::Now();
+  if (contents.names.has_value()) {
+    version->names = *std::move(contents.names);
+  } else if (newest != nullptr && SameConfig(*newest->model, *contents.model)) {
+    version->names = newest->names;
+  } else {
+    version->names = DefaultNames(*contents.model);
+  }
+  return version;
+}
+
+// Writes the version's files aside and renames their folder to its place.
+absl::Status WriteAndRename(const fs::path& aside, const fs::path& place,
+                            const ParameterBuffer& parameters,
+                            ModelVersion& version) {
+  RETURN_IF_ERROR(CreateDirectories(aside));
+  version.directory = aside.string();
+  RETURN_IF_ERROR(WriteVersionFiles(parameters, version));
+  if (version.number == 1) {  // the folders above may be new
+    const fs::path model = place.parent_path().parent_path();
+    RETURN_IF_ERROR(SyncDirectory(model.string()));
+    RETURN_IF_ERROR(SyncDirectory(model.parent_path().string()));
+  }
+  RETURN_IF_ERROR(Rename(aside, place));
+  version.directory = place.string();
+  return absl::OkStatus();
+}
+
+// On disk for good, or, after an error, not at all.
+absl::Status Store(const std::string& models, const ParameterBuffer& parameters,
+                   ModelVersion& version) {
+  const fs::path folder = fs::path(models) / version.model_id / "versions";
+  const fs::path aside = folder / absl::StrCat(kAside, version.number);
+  const fs::path place = folder / absl::StrCat(version.number);
+  RemoveAll(aside);
+  const absl::Status status = WriteAndRename(aside, place, parameters, version);
+  if (!status.ok()) {
+    RemoveAll(aside);
+    RemoveAll(place);  // renamed, but perhaps not for good
+  }
+  return status;
+}
+
+}  // namespace
+
 absl::StatusOr<ModelHandle> Registry::Create(const std::string& model_id,
                                              VersionContents contents) {
   return AddVersion(model_id, std::move(contents), /*must_be_new=*/true);
@@ -297,44 +357,12 @@ absl::StatusOr<ModelHandle> Registry::AddTo(Entry& entry,
     return absl::AlreadyExistsError(
         absl::StrCat(ModelName(model_id), " already exists"));
   }
-  const ModelHandle newest = entry.newest();
-  auto version = std::make_shared<ModelVersion>();
-  version->model_id = model_id;
-  version->number =
+  const int64_t number =
       entry.versions.empty() ? 1 : entry.versions.rbegin()->first + 1;
-  version->name = VersionName(model_id, version->number);
-  version->model = contents.model;
-  version->vocabulary = std::move(contents.vocabulary);
-  version->source = std::move(contents.source);
-  version->request_id = std::move(contents.request_id);
-  version->create_time = absl::Now();
-  version->names =
-      contents.names.has_value() ? *std::move(contents.names)
-      : newest != nullptr && SameConfig(*newest->model, *contents.model)
-          ? newest->names
-          : DefaultNames(*contents.model);
-
-  const fs::path folder = fs::path(directory_) / model_id / "versions";
-  const fs::path aside = folder / absl::StrCat(kAside, version->number);
-  RemoveAll(aside);
-  RETURN_IF_ERROR(CreateDirectories(aside));
-  version->directory = aside.string();
-  const fs::path place = folder / absl::StrCat(version->number);
-  absl::Status status = WriteVersionFiles(contents.parameters, *version);
-  if (status.ok() && entry.versions.empty()) {
-    status.Update(SyncDirectory(folder.parent_path().string()));
-    status.Update(SyncDirectory(directory_));
-  }
-  if (status.ok()) status = Rename(aside, place);
-  if (!status.ok()) {
-    RemoveAll(aside);
-    RemoveAll(place);  // renamed, but perhaps not for good
-    return status;
-  }
-  version->directory = place.string();
-
+  auto version = MakeVersion(model_id, number, entry.newest(), contents);
+  RETURN_IF_ERROR(Store(directory_, contents.parameters, *version));
   absl::MutexLock lock(&mutex_);
-  entry.versions.emplace(version->number, version);
+  entry.versions.emplace(number, version);
   return ModelHandle(std::move(version));
 }
 
