@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "hwy/highway.h"
+#include "kernels/cpu/test_util.h"
 
 namespace recurve::cpu {
 namespace {
@@ -189,32 +189,26 @@ void CheckAgainstDouble(const Case& c) {
 
 TEST(GemmTest, AgreesWithDoublePrecisionOnEveryInstructionSet) {
   omp_set_num_threads(2);
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::GetChosenTarget().Update(target);
+  ForEachInstructionSet([&] {
     for (const Case& c : {Case{1, 1, 1}, Case{3, 7, 5}, Case{33, 1500, 17},
                           Case{8, 33, 48}, Case{31, 5, 101}, Case{64, 2049, 64},
                           Case{5, 0, 4}, Case{130, 70, 150}}) {
       CheckAgainstDouble(c);
     }
-  }
-  hwy::GetChosenTarget().DeInit();
+  });
 }
 
 TEST(GemmTest, RowsDoNotDependOnOtherRowsOnEveryInstructionSet) {
   omp_set_num_threads(1);
   const Matrix<const float> x = Random(100, 70);
   const Matrix<const float> w = Random(70, 101, 7);
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::GetChosenTarget().Update(target);
+  ForEachInstructionSet([&] {
     const std::vector<float> whole = Product(x, w, 1);
     for (int64_t row = 0; row < 100; ++row) {
       const std::vector<float> alone = Product(x.row_range(row, 1), w, 1);
       EXPECT_TRUE(SameBits(alone.data(), whole.data() + row * 101, 101));
     }
-  }
-  hwy::GetChosenTarget().DeInit();
+  });
 }
 
 TEST(GemmTest, ShapesThatDoNotFitAreRefused) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cpu/test_util.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/math_test.cc"
@@ -103,31 +104,15 @@ void ExpectAccurate(ArrayFunction function, double (*exact)(double),
   }
 }
 
-// Runs `check` once for each instruction set that this machine has.
-template <typename F>
-void ForEachTarget(const F& check) {
-  const int64_t supported = hwy::SupportedTargets();
-  for (int64_t left = supported; left != 0; left &= left - 1) {
-    const int64_t target = left & -left;
-    if ((target & HWY_TARGETS) == 0) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    check();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
-}
-
 TEST(MathTest, SigmoidIsAccurate) {
   // Results that would be denormal are 0: exp(-87.336) is just above 2^-126.
-  ForEachTarget([] {
+  ForEachInstructionSet([] {
     ExpectAccurate(CallSigmoid, SigmoidInDouble, std::exp(-87.336), 3.0);
   });
 }
 
 TEST(MathTest, TanhIsAccurate) {
-  ForEachTarget([] {
+  ForEachInstructionSet([] {
     ExpectAccurate(
         CallTanh, [](double x) { return std::tanh(x); }, 0.0, 3.0);
   });
@@ -135,7 +120,7 @@ TEST(MathTest, TanhIsAccurate) {
 
 TEST(MathTest, SpecialValues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  ForEachTarget([] {
+  ForEachInstructionSet([] {
     for (uint32_t bits : {0x7fc00000u, 0x7fc00001u, 0x7fffffffu, 0xffc00123u}) {
       const float nan = std::bit_cast<float>(bits);
       const std::vector<float> x(33, nan);
@@ -162,7 +147,7 @@ TEST(MathTest, SpecialValues) {
 }
 
 TEST(MathTest, ALaneAloneHasTheSameBits) {
-  ForEachTarget([] {
+  ForEachInstructionSet([] {
     const std::vector<float> x = AllMagnitudes();
     for (ArrayFunction function : {CallSigmoid, CallTanh}) {
       std::vector<float> y(x.size());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/reference_test_util.h"
+#include "kernels/cpu/test_util.h"
 
 namespace recurve::cpu {
 namespace {
@@ -206,6 +207,20 @@ TEST_F(QrnnTest, EveryCombinationOfOptionsAgreesWithTheReference) {
       }
     }
   }
+}
+
+TEST_F(QrnnTest, EveryInstructionSetAgreesWithTheReference) {
+  ForEachInstructionSet([&] {
+    for (const QrnnShape& shape : AllShapes(5, 37)) {
+      SCOPED_TRACE(Describe(shape));
+      const Problem problem = MakeProblem(shape, {2, 3}, {true, false, true});
+      LayerRun run(problem);
+      run.Forward();
+      const ReferenceOutput want =
+          ReferenceQrnn(problem.shape, problem.cu, problem.tensors);
+      EXPECT_TRUE(Near(run["y"], want.y, 2e-6));
+    }
+  });
 }
 
 TEST_F(QrnnTest, EmptyBatchesPassTheStateThrough) {

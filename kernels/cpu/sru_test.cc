@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/reference_test_util.h"
+#include "kernels/cpu/test_util.h"
 
 namespace recurve::cpu {
 namespace {
@@ -286,6 +287,21 @@ TEST_F(SruTest, WiderThanAVectorAndOdd) {
     shape.num_directions = 2;
     CheckAgainstReference(MakeProblem(shape, {1, 4}, {false, true}));
   }
+}
+
+TEST_F(SruTest, EveryInstructionSetAgreesWithTheReference) {
+  ForEachInstructionSet([&] {
+    for (const SruShape& shape : AllShapes(37)) {
+      if (shape.projection_size == 0) continue;
+      SCOPED_TRACE(Describe(shape));
+      const Problem problem = MakeProblem(shape, {2, 3}, {true, true});
+      LayerRun run(problem);
+      run.Forward();
+      const ReferenceOutput want =
+          ReferenceSru(problem.shape, problem.cu, problem.tensors);
+      EXPECT_TRUE(Near(run["y"], want.y, 2e-6 * Stretch(problem, run)));
+    }
+  });
 }
 
 TEST_F(SruTest, EmptyBatchesPassTheStateThrough) {
