@@ -194,6 +194,8 @@ TEST(MaximalSubtrees, AreFewAndNoTwoAreHalvesOfANode) {
         ASSERT_EQ(nodes.back().end, end);
         ASSERT_LE(static_cast<double>(nodes.size()),
                   std::max(1.0, 2 * std::log2(leaves)));
+        ASSERT_LE(static_cast<double>(LivePartials(leaves, {begin, end})),
+                  2 * std::log2(leaves) + 1);
         TreeFold fold(leaves);
         for (const Range node : nodes) ASSERT_EQ(fold.Push(node), 0);
       }
