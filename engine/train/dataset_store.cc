@@ -122,6 +122,10 @@ class DatasetStore::Impl {
  private:
   class Upload;
 
+  absl::Status FolderError(const std::error_code& error) const {
+    return absl::ErrnoToStatus(error.value(),
+                               absl::StrCat("reading ", options_.directory));
+  }
   std::string Folder(absl::string_view name) const {
     return absl::StrCat(options_.directory, "/", name);
   }
@@ -206,19 +210,20 @@ absl::Status DatasetStore::Impl::Load() {
   fs::create_directories(options_.directory, error);
   fs::directory_iterator entries;
   if (!error) entries = fs::directory_iterator(options_.directory, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(),
-                               absl::StrCat("opening ", options_.directory));
-  }
+  if (error) return FolderError(error);
   absl::MutexLock lock(&mutex_);
-  for (const fs::directory_entry& entry : entries) {
-    const std::string name = entry.path().filename();
+  for (; !error && entries != fs::directory_iterator();
+       entries.increment(error)) {
+    const fs::path path = entries->path();
+    const std::string name = path.filename();
     if (name[0] == '.') {
-      fs::remove_all(entry.path(), error);
+      std::error_code ignored;  // tried again at the next start
+      fs::remove_all(path, ignored);
     } else {
-      datasets_.emplace(name, LoadInfo(entry.path(), name));
+      datasets_.emplace(name, LoadInfo(path, name));
     }
   }
+  if (error) return FolderError(error);
   return SyncDirectory(options_.directory);
 }
 

@@ -39,8 +39,8 @@ class JobRunner {
                              absl::string_view request_id);
 
   // A queued job is CANCELLED at once; a running one is CANCELLING and stops at
-  // its next micro-batch; an ended one stays as it is. Returns the job as it
-  // then is.
+  // its next micro-batch, or once its data are read; an ended one stays as it
+  // is. Returns the job as it then is.
   absl::StatusOr<Job> Cancel(absl::string_view job_id);
 
   // Refuses new jobs, cancels all that are queued or run ("server shut down")
