@@ -4,6 +4,7 @@ The SRU modules are the real ones, sru 2.6.0 and 3.0.0.dev6 from PyPI; on the
 CPU they are run with gradients enabled, where they compute in Python. QRNN is
 not on PyPI; qrnn_module.py stands in for it."""
 
+import functools
 import importlib
 import json
 import os
@@ -18,7 +19,9 @@ import numpy
 import torch
 from torch import nn
 
+from tests.integration import junit
 from tests.integration import qrnn_module
+from tests.integration import virtual_environment
 
 TOOL = "tests/integration/export_tool"
 TOLERANCE = 1e-5
@@ -39,18 +42,7 @@ def read_safetensors(path):
     return tensors
 
 
-def install(folder, *packages):
-    """Installs packages, without what they depend on, into a folder."""
-    environment = os.path.join(folder, "environment")
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    for package in packages:
-        subprocess.run(
-            [os.path.join(environment, "bin", "pip"), "install", "--quiet",
-             "--no-deps", "--no-cache-dir", "--disable-pip-version-check",
-             "--target", os.path.join(folder, package), package],
-            check=True)
-
-
+@functools.lru_cache(maxsize=None)
 def load_sru(path):
     """The module `sru` from a folder. At import it compiles kernels, which
     inference with gradients enabled does not use: that is left out."""
@@ -91,12 +83,14 @@ class LanguageModel(nn.Module):
 
 class ExportTest(unittest.TestCase):
 
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
-        install(folder, "sru==2.6.0", "sru==3.0.0.dev6")
-        cls.sru_2 = load_sru(os.path.join(folder, "sru==2.6.0"))
-        cls.sru_3 = load_sru(os.path.join(folder, "sru==3.0.0.dev6"))
+    # Only the cases that need PyPI are skipped without it.
+    @property
+    def sru_2(self):
+        return load_sru(virtual_environment.folder_of("sru==2.6.0"))
+
+    @property
+    def sru_3(self):
+        return load_sru(virtual_environment.folder_of("sru==3.0.0.dev6"))
 
     def export(self, config):
         """The exported tensors of a random model, and one run of it."""
@@ -227,4 +221,4 @@ class ExportTest(unittest.TestCase):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    unittest.main()
+    junit.main()

@@ -13,7 +13,7 @@ import unittest
 _UNREACHABLE = re.compile(
     r"Retrying \(Retry|NewConnectionError|ConnectTimeout|ReadTimeout|NameResolution"
     r"|Temporary failure in name resolution|Connection (refused|reset|broken)"
-    r"|Network is unreachable|HTTP error 5\d\d|50[234] Server Error")
+    r"|Network is unreachable|from versions: none|HTTP error 5\d\d|50[234] Server Error")
 
 
 def _cache_folder():
@@ -29,34 +29,49 @@ def _cache_folder():
     return os.environ["TEST_TMPDIR"]
 
 
-def _install(folder, requirements):
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+def _kept(*key, fill):
+    """A folder that `fill(folder)` filled, now or in an earlier run."""
+    digest = hashlib.sha256("\n".join([sys.version, *key]).encode())
+    cache = _cache_folder()
+    folder = os.path.join(cache, digest.hexdigest()[:16])
+    complete = os.path.join(folder, "complete")
+    with open(folder + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(complete):
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            fill(folder)
+            with open(complete, "w", encoding="utf-8"):
+                pass
+    return folder
+
+
+def _install(folder, *arguments):
+    """Installs with the pip of the environment in a folder."""
     pip = subprocess.run(
         [os.path.join(folder, "bin", "python"), "-m", "pip", "install",
-         "--disable-pip-version-check", "--no-cache-dir", *requirements],
+         "--disable-pip-version-check", "--no-cache-dir", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if pip.returncode == 0:
         return
-    shutil.rmtree(folder, ignore_errors=True)
     if _UNREACHABLE.search(pip.stdout):
         raise unittest.SkipTest("PyPI cannot be reached: " + pip.stdout.strip()[-300:])
     raise AssertionError("pip install failed:\n" + pip.stdout)
 
 
-def python_with(*requirements):
-    """The python of an environment with exactly these `name==version`.
+# Both raise SkipTest if something must be installed and PyPI cannot be reached.
 
-    Raises SkipTest if they must be installed and PyPI cannot be reached."""
-    key = "\n".join([sys.version, *sorted(requirements)])
-    name = hashlib.sha256(key.encode()).hexdigest()[:16]
-    cache = _cache_folder()
-    folder = os.path.join(cache, name)
-    complete = os.path.join(folder, "complete")
-    with open(os.path.join(cache, name + ".lock"), "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(complete):
-            _install(folder, requirements)
-            with open(complete, "w", encoding="utf-8"):
-                pass
+
+def python_with(*requirements):
+    """The python of an environment with these `name==version`."""
+    folder = _kept(*requirements, fill=lambda folder: _install(folder, *requirements))
     return os.path.join(folder, "bin", "python")
+
+
+def folder_of(requirement):
+    """A folder to import one package from, without what it depends on."""
+
+    def fill(folder):
+        _install(folder, "--no-deps", "--target", os.path.join(folder, "alone"), requirement)
+
+    return os.path.join(_kept("alone", requirement, fill=fill), "alone")
