@@ -3,11 +3,15 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/message.h"
 #include "google/protobuf/text_format.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -49,6 +53,38 @@ absl::Status CheckFloat(absl::string_view path, float value, float low,
 absl::Status CheckDropout(absl::string_view path, float value) {
   if (value >= 0 && value < 1) return absl::OkStatus();
   return Invalid(path, value, "in [0, 1)");
+}
+
+// Fields of the wire that this build does not know, at any depth. They ask for
+// something that would not be done, and written as text they are numbers, which
+// no parser of textproto takes back.
+absl::Status CheckKnown(const google::protobuf::Message& message,
+                        const std::string& path) {
+  using google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const auto& unknown = reflection.GetUnknownFields(message);
+  if (!unknown.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path.empty() ? "config" : path, ": field number ",
+                     unknown.field(0).number(), " is unknown"));
+  }
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    const std::string name =
+        absl::StrCat(path, path.empty() ? "" : ".", field->name());
+    if (!field->is_repeated()) {
+      RETURN_IF_ERROR(CheckKnown(reflection.GetMessage(message, field), name));
+      continue;
+    }
+    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+      RETURN_IF_ERROR(
+          CheckKnown(reflection.GetRepeatedMessage(message, field, i),
+                     absl::StrCat(name, "[", i, "]")));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckName(absl::string_view path, absl::string_view name) {
@@ -253,6 +289,7 @@ absl::StatusOr<v1::ModelConfig> ParseModelConfig(absl::string_view textproto) {
 }
 
 absl::Status CheckFields(const v1::ModelConfig& config) {
+  RETURN_IF_ERROR(CheckKnown(config, ""));
   RETURN_IF_ERROR(CheckInput(config.input()));
   RETURN_IF_ERROR(CheckBlocks(config));
   RETURN_IF_ERROR(CheckOutput(config));

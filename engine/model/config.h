@@ -28,7 +28,8 @@ inline constexpr float kMaxWeightCInit = 1000;
 absl::StatusOr<v1::ModelConfig> ParseModelConfig(absl::string_view textproto);
 
 // InvalidArgument names the field's path, its value and what is allowed, as in
-// `blocks[0].sru.hidden_size: 0 is not in [1, 65536]`.
+// `blocks[0].sru.hidden_size: 0 is not in [1, 65536]`, or the number of a field
+// that came over the wire and is unknown.
 absl::Status CheckFields(const v1::ModelConfig& config);
 
 // The key prefix of a block: its name, or `rnn`.

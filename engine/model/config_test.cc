@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "gmock/gmock.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
@@ -133,6 +134,22 @@ TEST(CheckFields, UnknownEnumValuesAreErrors) {
   config->mutable_blocks(0)->mutable_sru()->set_custom_m(
       static_cast<v1::SruConfig::CustomTransform>(77));
   EXPECT_THAT(CheckFields(*config).message(), HasSubstr("custom_m: 77"));
+}
+
+TEST(CheckFields, UnknownFieldsOfTheWireAreErrors) {
+  const auto good = ParseModelConfig(kGood);
+  ASSERT_TRUE(good.ok());
+  const auto message = [](const v1::ModelConfig& config) {
+    EXPECT_EQ(CheckFields(config).code(), absl::StatusCode::kInvalidArgument);
+    return std::string(CheckFields(config).message());
+  };
+  v1::ModelConfig config = *good;
+  config.GetReflection()->MutableUnknownFields(&config)->AddVarint(1000, 1);
+  EXPECT_EQ(message(config), "config: field number 1000 is unknown");
+  config = *good;
+  v1::SruConfig& sru = *config.mutable_blocks(0)->mutable_sru();
+  sru.GetReflection()->MutableUnknownFields(&sru)->AddVarint(77, 1);
+  EXPECT_EQ(message(config), "blocks[0].sru: field number 77 is unknown");
 }
 
 }  // namespace

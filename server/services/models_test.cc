@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "google/protobuf/unknown_field_set.h"
 #include "server/services/service_test_util.h"
 
 namespace recurve::server {
@@ -107,6 +108,11 @@ TEST_F(ModelsTest, BadRequestsSayWhatIsWrong) {
       ->set_hidden_size(0);
   ExpectError(Create(impossible, &model), StatusCode::INVALID_ARGUMENT,
               "hidden_size");
+  v1::CreateModelRequest newer = CreateRequest("lm");
+  auto& output = *newer.mutable_config()->mutable_output();
+  output.GetReflection()->MutableUnknownFields(&output)->AddVarint(1000, 1);
+  ExpectError(Create(newer, &model), StatusCode::INVALID_ARGUMENT,
+              "output: field number 1000");
   v1::CreateModelRequest vocabulary = CreateRequest("lm");
   vocabulary.add_vocabulary("a");
   ExpectError(Create(vocabulary, &model), StatusCode::INVALID_ARGUMENT,
