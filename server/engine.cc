@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
 #include "kernels/status.h"
 
@@ -91,6 +92,7 @@ JobRunner::Options JobOptions(const ServerConfig& config) {
   JobRunner::Options options;
   options.max_running = config.max_running_jobs();
   options.max_queued = config.max_queued_jobs();
+  options.max_parameters = config.max_parameters();
   return options;
 }
 
@@ -162,11 +164,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
 }
 
 absl::Status Engine::CheckSize(const Model& model) const {
-  const int64_t count = model.parameters().parameter_count();
-  if (count <= config.max_parameters()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("config: the model has ", count,
-                   " parameters, the limit is ", config.max_parameters()));
+  return CheckParameterCount(model, config.max_parameters());
 }
 
 }  // namespace recurve::server

@@ -80,7 +80,8 @@ absl::StatusOr<std::optional<double>> Execution::Evaluate(
 absl::Status Execution::Run() {
   ASSIGN_OR_RETURN(
       TrainingRun run,
-      PrepareTrainingRun(spec_, environment_.datasets, environment_.models));
+      PrepareTrainingRun(spec_, environment_.datasets, environment_.models,
+                         environment_.max_parameters));
   RETURN_IF_ERROR(CheckCancelled());
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,

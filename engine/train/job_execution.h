@@ -3,6 +3,7 @@
 #define RECURVE_ENGINE_TRAIN_JOB_EXECUTION_H_
 
 #include <atomic>
+#include <cstdint>
 
 #include "engine/schedule/device.h"
 #include "engine/train/dataset_store.h"
@@ -20,6 +21,7 @@ struct JobEnvironment {
   const DatasetStore& datasets;
   ModelExchange& models;
   HeldOutEvaluator evaluate;
+  int64_t max_parameters;  // of a new model
 };
 
 // Runs `job`, which is VALIDATING, on the calling thread and brings it to an

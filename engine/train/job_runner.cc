@@ -149,8 +149,9 @@ JobRunner::JobRunner(const Options& options, DevicePool& devices,
                      JobStore& jobs, const DatasetStore& datasets,
                      ModelExchange& models, HeldOutEvaluator evaluate)
     : impl_(std::make_unique<Impl>(
-          options, JobEnvironment{devices, jobs, datasets, models,
-                                  std::move(evaluate)})) {}
+          options,
+          JobEnvironment{devices, jobs, datasets, models, std::move(evaluate),
+                         options.max_parameters})) {}
 JobRunner::~JobRunner() = default;
 
 absl::StatusOr<Job> JobRunner::Submit(const v1::TrainSpec& spec,

@@ -3,6 +3,7 @@
 #ifndef RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
 #define RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,7 @@ class JobRunner {
   struct Options {
     int max_running = 1;
     int max_queued = 1000;
+    int64_t max_parameters = int64_t{1} << 28;  // of a job's new model
   };
 
   // All that is passed in outlives the runner.

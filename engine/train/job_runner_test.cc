@@ -173,7 +173,8 @@ TEST_F(JobRunnerTest, TheWeightsAreThoseOfTheLoadersBatchesStepByStep) {
   const Job job = WaitForEnd(Submit("held_out_characters: 100"));
   ASSERT_EQ(job.state, kSucceeded) << job.cause;
 
-  TrainingRun run = *PrepareTrainingRun(job.spec, *store_, models_);
+  TrainingRun run =
+      *PrepareTrainingRun(job.spec, *store_, models_, options_.max_parameters);
   auto trainer = *Trainer::Create(devices_, run.start.model,
                                   run.start.parameters, job.spec.trainer());
   ASSERT_EQ(run.max_batches, 50);

@@ -119,7 +119,7 @@ struct Start {
 };
 
 absl::StatusOr<Start> StartNew(const v1::TrainSpec& spec,
-                               const DataFiles& files) {
+                               const DataFiles& files, int64_t max_parameters) {
   Start start;
   if (spec.format().has_text()) {
     ASSIGN_OR_RETURN(start.model.vocabulary,
@@ -134,6 +134,7 @@ absl::StatusOr<Start> StartNew(const v1::TrainSpec& spec,
                 &config);
   RETURN_IF_ERROR(CheckVocabularySize(config, vocabulary));
   ASSIGN_OR_RETURN(start.model.model, Model::Create(config));
+  RETURN_IF_ERROR(CheckParameterCount(*start.model.model, max_parameters));
   RETURN_IF_ERROR(CheckDataset(start.dataset, *start.model.model));
   start.model.parameters =
       InitializeParameters(*start.model.model, spec.trainer().seed());
@@ -205,6 +206,14 @@ absl::Status CheckStreams(const v1::TrainSpec& spec, const Model& model,
 
 }  // namespace
 
+absl::Status CheckParameterCount(const Model& model, int64_t max_parameters) {
+  const int64_t count = model.parameters().parameter_count();
+  if (count <= max_parameters) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("config: the model has ", count,
+                   " parameters, the limit is ", max_parameters));
+}
+
 absl::Status CheckTrainSpec(const v1::TrainSpec& spec) {
   RETURN_IF_ERROR(CheckModelName(spec.model()));
   RETURN_IF_ERROR(CheckData(spec));
@@ -216,12 +225,13 @@ absl::Status CheckTrainSpec(const v1::TrainSpec& spec) {
 
 absl::StatusOr<TrainingRun> PrepareTrainingRun(const v1::TrainSpec& spec,
                                                const DatasetStore& datasets,
-                                               ModelExchange& models) {
+                                               ModelExchange& models,
+                                               int64_t max_parameters) {
   RETURN_IF_ERROR(CheckTrainSpec(spec));
   ASSIGN_OR_RETURN(const DataFiles files,
                    ReadDataFiles(datasets, spec.data(), spec.format()));
   ASSIGN_OR_RETURN(Start start, spec.has_config()
-                                    ? StartNew(spec, files)
+                                    ? StartNew(spec, files, max_parameters)
                                     : StartFromVersion(spec, files, models));
   TrainingRun run;
   run.start = std::move(start.model);

@@ -50,6 +50,9 @@ struct TrainingRun {
   std::optional<int64_t> max_batches;
 };
 
+// ResourceExhausted, with the numbers, for a model larger than that.
+absl::Status CheckParameterCount(const Model& model, int64_t max_parameters);
+
 // What can be said without the data: names, required fields, limits, the
 // trainer's numbers, the model config where it leaves no size to the data.
 // InvalidArgument names the field.
@@ -61,10 +64,13 @@ absl::Status CheckTrainSpec(const v1::TrainSpec& spec);
 // With spec.config the model is new: its weights are drawn from trainer.seed,
 // its vocabulary is built from the text, and sizes that are 0 in the config are
 // filled in from the data (data_sizes.h; 256 token ids for BYTES). Without, it
-// is from_version or the newest version of spec.model, with its vocabulary.
+// is from_version or the newest version of spec.model, with its vocabulary. A
+// new model of more than `max_parameters` is refused (CheckParameterCount)
+// before anything of its size is allocated.
 absl::StatusOr<TrainingRun> PrepareTrainingRun(const v1::TrainSpec& spec,
                                                const DatasetStore& datasets,
-                                               ModelExchange& models);
+                                               ModelExchange& models,
+                                               int64_t max_parameters);
 
 }  // namespace recurve
 

@@ -75,7 +75,7 @@ class TrainingRunTest : public ::testing::Test {
   }
 
   TrainingRun Prepare(const v1::TrainSpec& spec) {
-    auto run = PrepareTrainingRun(spec, *store_, models_);
+    auto run = PrepareTrainingRun(spec, *store_, models_, max_parameters_);
     EXPECT_TRUE(run.ok()) << run.status();
     return *std::move(run);
   }
@@ -83,13 +83,14 @@ class TrainingRunTest : public ::testing::Test {
       const v1::TrainSpec& spec,
       absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     const absl::Status status =
-        PrepareTrainingRun(spec, *store_, models_).status();
+        PrepareTrainingRun(spec, *store_, models_, max_parameters_).status();
     EXPECT_EQ(status.code(), code) << status;
     return std::string(status.message());
   }
 
   std::unique_ptr<DatasetStore> store_;
   FakeModelExchange models_;
+  int64_t max_parameters_ = 1'000'000;
 };
 
 TEST_F(TrainingRunTest, ANewTextModelTakesItsVocabularyFromTheText) {
@@ -104,6 +105,16 @@ TEST_F(TrainingRunTest, ANewTextModelTakesItsVocabularyFromTheText) {
   EXPECT_THAT(run.held_out, IsEmpty());
   const Batch batch = run.loader->Next();
   EXPECT_THAT(batch.sequences.cu_seqlens, ElementsAre(0, 3, 6));
+}
+
+TEST_F(TrainingRunTest, ANewModelIsMeasuredWithTheSizesOfTheData) {
+  const int64_t count =
+      Prepare(Spec("")).start.model->parameters().parameter_count();
+  max_parameters_ = count - 1;
+  EXPECT_THAT(Error(Spec(""), absl::StatusCode::kResourceExhausted),
+              HasSubstr(absl::StrCat("has ", count, " parameters")));
+  max_parameters_ = count;
+  Prepare(Spec(""));
 }
 
 TEST_F(TrainingRunTest, AGivenVocabularySizeMustMatch) {

@@ -81,7 +81,8 @@ class ReadBatchesCall : public StreamCall<v1::ReadBatchesResponse> {
     }
     ASSIGN_OR_RETURN(
         TrainingRun run,
-        PrepareTrainingRun(spec_, *engine_.datasets, engine_.models));
+        PrepareTrainingRun(spec_, *engine_.datasets, engine_.models,
+                           engine_.config.max_parameters()));
     run.start.parameters.clear();  // of no use here
     run_ = std::move(run);
     return absl::OkStatus();

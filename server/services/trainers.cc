@@ -42,7 +42,8 @@ struct Start {
 absl::StatusOr<Start> StartFromSpec(Engine& engine, const v1::TrainSpec& spec,
                                     TrainerEntry& entry) {
   ASSIGN_OR_RETURN(TrainingRun run,
-                   PrepareTrainingRun(spec, *engine.datasets, engine.models));
+                   PrepareTrainingRun(spec, *engine.datasets, engine.models,
+                                      engine.config.max_parameters()));
   entry.model_name = spec.model();
   return Start{std::move(run.start), spec.trainer()};
 }

@@ -40,6 +40,32 @@ class TrainersTest : public ServiceTest {
     *request.mutable_config() = SgdConfig();
     return request;
   }
+  // One epoch of the dataset `text`.
+  static v1::TrainSpec TextSpec() {
+    v1::TrainSpec spec;
+    spec.set_model("models/spec");
+    *spec.mutable_config() = TokenConfig();
+    spec.mutable_data()->set_dataset("datasets/text");
+    spec.mutable_format()->mutable_text();
+    spec.mutable_loader()->set_batch_size(2);
+    spec.mutable_loader()->set_unroll(3);
+    *spec.mutable_trainer() = SgdConfig();
+    spec.set_max_epochs(1);
+    return spec;
+  }
+  // The job as it ended.
+  v1::Job LastState(const std::string& name) {
+    v1::WatchJobRequest request;
+    request.set_name(name);
+    grpc::ClientContext context;
+    auto events = jobs->WatchJob(&context, request);
+    v1::Job job;
+    v1::JobEvent event;
+    while (events->Read(&event)) {
+      if (event.has_state()) job = event.state();
+    }
+    return job;
+  }
   static v1::StepRequest TokenStep() {
     v1::StepRequest request;
     request.set_name("trainers/t");
@@ -167,6 +193,30 @@ TEST_F(TrainersTest, WhatCannotBeTrained) {
               "trainer_id");
 }
 
+TEST_F(TrainersTest, ModelsBeyondTheLimitAreRefusedHoweverTheyAreDescribed) {
+  config.set_max_parameters(100);
+  Start();
+  Upload("text", "abcdeabcdeabcde");
+  v1::Trainer trainer;
+  ExpectError(Create(FromConfig(), &trainer), StatusCode::RESOURCE_EXHAUSTED,
+              "the limit is 100");
+  // The data, not the config, says how large this one is.
+  v1::CreateTrainerRequest request;
+  v1::TrainSpec& spec = *request.mutable_spec();
+  spec = TextSpec();
+  spec.mutable_config()->mutable_output()->mutable_linear()->clear_size();
+  ExpectError(Create(request, &trainer), StatusCode::RESOURCE_EXHAUSTED,
+              "the limit is 100");
+  v1::TrainRequest train;
+  *train.mutable_spec() = spec;
+  v1::Job job;
+  ExpectOk(Call(*jobs, &v1::Jobs::Stub::Train, train, &job));
+  job = LastState(job.name());
+  EXPECT_EQ(job.state(), v1::Job::FAILED);
+  EXPECT_NE(job.cause().find("the limit is 100"), std::string::npos)
+      << job.cause();
+}
+
 TEST_F(TrainersTest, BadStepsChangeNothing) {
   v1::Trainer trainer;
   ExpectOk(Create(FromConfig(), &trainer));
@@ -222,15 +272,8 @@ TEST_F(TrainersTest, StartsFromATrainingSpec) {
   Upload("text", "abcdeabcdeabcde");
   v1::CreateTrainerRequest request;
   request.set_trainer_id("t");
-  v1::TrainSpec& spec = *request.mutable_spec();
-  spec.set_model("models/spec");
-  *spec.mutable_config() = TokenConfig();
-  spec.mutable_data()->set_dataset("datasets/text");
-  spec.mutable_format()->mutable_text();
-  spec.mutable_loader()->set_batch_size(2);
-  spec.mutable_loader()->set_unroll(3);
-  *spec.mutable_trainer() = SgdConfig();
-  spec.set_max_epochs(1);
+  const v1::TrainSpec spec = TextSpec();
+  *request.mutable_spec() = spec;
   v1::Trainer trainer;
   ExpectOk(Create(request, &trainer));
   EXPECT_EQ(trainer.model(), "models/spec");
@@ -258,14 +301,7 @@ TEST_F(TrainersTest, StartsFromATrainingSpec) {
   *train.mutable_spec() = spec;
   v1::Job job;
   ExpectOk(Call(*jobs, &v1::Jobs::Stub::Train, train, &job));
-  v1::WatchJobRequest watch;
-  watch.set_name(job.name());
-  grpc::ClientContext watch_context;
-  auto events = jobs->WatchJob(&watch_context, watch);
-  v1::JobEvent event;
-  while (events->Read(&event)) {
-    if (event.has_state()) job = event.state();
-  }
+  job = LastState(job.name());
   ASSERT_EQ(job.state(), v1::Job::SUCCEEDED) << job.cause();
   v1::ModelVersion versions[2];
   v1::GetModelVersionRequest get;
