@@ -57,7 +57,7 @@ class Engine {
   LiveCalls calls;
   // Steps, evaluations, weights: what takes long.
   WorkQueue work;
-  // Pieces of uploads and streams.
+  // Pieces of uploads and streams, changes of jobs: what is short.
   WorkQueue io;
 
  private:

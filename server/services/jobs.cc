@@ -75,11 +75,13 @@ class JobsService final : public v1::Jobs::CallbackService {
  public:
   explicit JobsService(Engine& engine) : engine_(engine) {}
 
+  // Changes of jobs are short, and no step or evaluation may keep them waiting:
+  // theirs are the io threads.
   grpc::ServerUnaryReactor* Train(CallbackServerContext* context,
                                   const v1::TrainRequest* request,
                                   v1::Job* response) override {
     return ReplyByWork(
-        engine_.calls, engine_.work, context,
+        engine_.calls, engine_.io, context,
         [this, request, response](const CallControl&) -> absl::Status {
           // Sizes that come from the data are not known yet.
           const auto model = Model::Create(request->spec().config());
@@ -116,7 +118,7 @@ class JobsService final : public v1::Jobs::CallbackService {
                                       const v1::CancelJobRequest* request,
                                       v1::Job* response) override {
     return ReplyByWork(
-        engine_.calls, engine_.work, context,
+        engine_.calls, engine_.io, context,
         [this, request, response](const CallControl&) -> absl::Status {
           ASSIGN_OR_RETURN(const std::string id,
                            ParseName(request->name(), "jobs", "name"));

@@ -165,6 +165,35 @@ TEST_F(JobsTest, TooManyStreamsAreRefused) {
               "streaming calls");
 }
 
+TEST_F(JobsTest, ACancellationDoesNotWaitForEvaluations) {
+  config.set_work_threads(1);
+  Start();
+  v1::ModelConfig large = TokenConfig();
+  large.mutable_blocks(0)->mutable_sru()->set_hidden_size(1024);
+  CreateModel("large", large);
+  grpc::ClientContext context;
+  grpc::Status evaluated;
+  std::thread evaluation([&] {
+    v1::EvaluateRequest request;
+    request.set_model("models/large");
+    *request.mutable_batch() = Tokens({std::vector<int32_t>(900000, 1)});
+    v1::EvaluateResponse response;
+    evaluated = inference->Evaluate(&context, request, &response);
+  });
+  v1::ListDevicesResponse list;
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
+                  v1::ListDevicesRequest(), &list));
+  } while (list.devices(0).rows() + list.devices(1).rows() == 0);
+  v1::Job job;
+  ExpectError(Cancel("jobs/none", &job), StatusCode::NOT_FOUND, "none");
+  context.TryCancel();
+  evaluation.join();
+  // Not OK: it was still going on.
+  EXPECT_EQ(evaluated.error_code(), StatusCode::CANCELLED);
+}
+
 TEST_F(JobsTest, BadRequestsSayWhatIsWrong) {
   UploadText();
   v1::Job job;
