@@ -7,7 +7,6 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/types/span.h"
-#include "engine/model/executor.h"
 #include "kernels/backend.h"
 #include "kernels/status.h"
 
@@ -234,12 +233,26 @@ void BatchRunner::Enqueue(std::shared_ptr<Progress> progress, int rank,
       });
 }
 
+// Models that are only kept ready take no memory from one that is wanted.
+absl::StatusOr<ForwardResult> BatchRunner::Forward(const ModelHandle& version,
+                                                   int rank,
+                                                   const ForwardArgs& args,
+                                                   Backend& backend) {
+  const auto try_once = [&]() -> absl::StatusOr<ForwardResult> {
+    ASSIGN_OR_RETURN(Executor* const executor,
+                     caches_[rank]->Get(version, backend));
+    return executor->Forward(args);
+  };
+  absl::StatusOr<ForwardResult> result = try_once();
+  if (!absl::IsResourceExhausted(result.status())) return result;
+  caches_[rank]->DropOthers(version);
+  return try_once();
+}
+
 absl::Status BatchRunner::RunChunk(Progress& progress, int rank,
                                    const Chunk& chunk, Backend& backend) {
   const BatchRun& run = progress.run;
   const Model& model = *run.version->model;
-  ASSIGN_OR_RETURN(Executor* const executor,
-                   caches_[rank]->Get(run.version, backend));
   const SequenceBatch slice = Slice(run.batch, chunk, model.feature_size());
   const absl::Span<float> state = progress.StateOf(chunk);
   if (chunk.begins_call && !state.empty()) model.BeginCall(state);
@@ -247,7 +260,8 @@ absl::Status BatchRunner::RunChunk(Progress& progress, int rank,
   ForwardArgs args;
   args.batch = &slice;
   args.state = state;
-  ASSIGN_OR_RETURN(const ForwardResult result, executor->Forward(args));
+  ASSIGN_OR_RETURN(const ForwardResult result,
+                   Forward(run.version, rank, args, backend));
   if (!state.empty()) {
     RETURN_IF_ERROR(Download(backend, result.state, state.data()));
   }

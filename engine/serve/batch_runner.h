@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/model/executor.h"
 #include "engine/model/sequence_batch.h"
 #include "engine/schedule/device.h"
 #include "engine/serve/call_control.h"
@@ -96,6 +97,9 @@ class BatchRunner {
   absl::StatusOr<std::vector<Chain>> Cut(const BatchRun& run) const;
   int PickDevice(int turn, int wanted);
   void Enqueue(std::shared_ptr<Progress> progress, int rank, Place place);
+  absl::StatusOr<ForwardResult> Forward(const ModelHandle& version, int rank,
+                                        const ForwardArgs& args,
+                                        Backend& backend);
   absl::Status RunChunk(Progress& progress, int rank, const Chunk& chunk,
                         Backend& backend);
   void Finish(Progress& progress);

@@ -50,4 +50,12 @@ void ExecutorCache::Drop(const ModelVersion& version) {
                slots_.end());
 }
 
+void ExecutorCache::DropOthers(const ModelHandle& version) {
+  slots_.erase(std::remove_if(slots_.begin(), slots_.end(),
+                              [&](const Slot& slot) {
+                                return slot.version.lock() != version;
+                              }),
+               slots_.end());
+}
+
 }  // namespace recurve

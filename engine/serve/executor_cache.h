@@ -21,6 +21,8 @@ class ExecutorCache {
   // Good until the next call. Uploads the weights if the model is not ready.
   absl::StatusOr<Executor*> Get(const ModelHandle& version, Backend& backend);
   void Drop(const ModelVersion& version);
+  // Keeps this version alone: what the others hold is for who needs it now.
+  void DropOthers(const ModelHandle& version);
   void Clear() { slots_.clear(); }
 
  private:

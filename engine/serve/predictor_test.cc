@@ -1,5 +1,6 @@
 #include "engine/serve/predictor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "engine/model/executor_test_util.h"
@@ -151,6 +153,33 @@ TEST(PredictorTest, MatchesTheExecutor) {
     EXPECT_EQ(prediction.classes[r], prediction.top_classes[r * 2]);
     EXPECT_GE(prediction.top_probabilities[r * 2],
               prediction.top_probabilities[r * 2 + 1]);
+  }
+}
+
+TEST(PredictorTest, ModelsKeptReadyMakeRoomForTheOneThatIsWanted) {
+  const ModelHandle versions[] = {Version(kSru), Version(kMax)};
+  const auto request = [&](int i) {
+    return Request(versions[i], RandomBatch(*versions[i]->model, {20, 9}, 1));
+  };
+  // What each takes alone.
+  int64_t bytes[2];
+  for (int i = 0; i < 2; ++i) {
+    Fixture fixture("cpu:1");
+    ASSERT_TRUE(fixture.Predict(request(i)).ok());
+    bytes[i] = fixture.devices.device(0).stats().memory_bytes;
+  }
+  const auto budget = [](int64_t size) {
+    return absl::StrCat("cpu:1:memory=", size);
+  };
+  Fixture fixture(budget(std::max(bytes[0], bytes[1])));
+  for (int i : {0, 1, 0, 1}) {
+    const auto prediction = fixture.Predict(request(i));
+    ASSERT_TRUE(prediction.ok()) << prediction.status();
+    ExpectSameBits(*prediction, *Fixture("cpu:1").Predict(request(i)));
+  }
+  for (int i : {0, 1}) {
+    EXPECT_EQ(Fixture(budget(bytes[i] - 1)).Predict(request(i)).status().code(),
+              absl::StatusCode::kResourceExhausted);
   }
 }
 
