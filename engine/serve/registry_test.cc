@@ -143,6 +143,16 @@ TEST_F(RegistryTest, RefusesContentsThatDoNotFit) {
   EXPECT_EQ(GetCode("models/lm"), absl::StatusCode::kNotFound);
 }
 
+TEST_F(RegistryTest, KeepsNothingThatItCouldNotReadBack) {
+  VersionContents contents = Contents();
+  contents.request_id = std::string(65 << 20, 'r');
+  EXPECT_EQ(registry_->Publish("m", std::move(contents)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GetCode("models/m"), absl::StatusCode::kNotFound);
+  Open();
+  EXPECT_EQ(GetCode("models/m"), absl::StatusCode::kNotFound);
+}
+
 TEST_F(RegistryTest, DeletedModelsAreGoneAndTheirIdIsFree) {
   ASSERT_TRUE(registry_->Create("lm", Contents(1)).ok());
   const ModelHandle old = *registry_->Get("models/lm");

@@ -84,9 +84,16 @@ absl::Status WriteWeights(const ParameterBuffer& parameters,
   return absl::OkStatus();
 }
 
-// Writes the file and returns its checksum.
+// Writes the file and returns its checksum. What would be too large to be read
+// back is not written.
 absl::StatusOr<std::string> WriteText(const std::string& path,
-                                      const std::string& text) {
+                                      const std::string& text,
+                                      int64_t max_bytes) {
+  if (static_cast<int64_t>(text.size()) > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("names and ids of the model version make a file of ",
+                     text.size(), " bytes; the limit is ", max_bytes));
+  }
   const absl::string_view pieces[] = {text};
   RETURN_IF_ERROR(WriteFileAtomically(path, pieces));
   return Sha256Hex(text);
@@ -174,18 +181,21 @@ absl::Status WriteVersionFiles(const ParameterBuffer& parameters,
   std::string config;
   google::protobuf::TextFormat::PrintToString(version.model->config(), &config);
   ASSIGN_OR_RETURN(checksums[kConfigFile],
-                   WriteText(Path(version.directory, kConfigFile), config));
+                   WriteText(Path(version.directory, kConfigFile), config,
+                             kMaxSmallFileBytes));
   if (!version.vocabulary.empty()) {
     ASSIGN_OR_RETURN(const Vocabulary vocabulary,
                      Vocabulary::Create(version.vocabulary));
     ASSIGN_OR_RETURN(checksums[kVocabularyFile],
                      WriteText(Path(version.directory, kVocabularyFile),
-                               vocabulary.ToJson()));
+                               vocabulary.ToJson(), kMaxVocabularyBytes));
   }
   const std::string metadata =
       Metadata(version, std::move(checksums))
           .dump(2, ' ', false, Json::error_handler_t::replace);
-  return WriteText(Path(version.directory, kMetadataFile), metadata).status();
+  return WriteText(Path(version.directory, kMetadataFile), metadata,
+                   kMaxSmallFileBytes)
+      .status();
 }
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> ReadVersionFiles(

@@ -21,7 +21,8 @@ inline constexpr char kVocabularyFile[] = "vocabulary.json";
 inline constexpr char kMetadataFile[] = "metadata.json";
 
 // Writes the files into the existing folder version.directory, each on disk on
-// return, and fills in version.sha256.
+// return, and fills in version.sha256. ResourceExhausted if one would be too
+// large to be read back.
 absl::Status WriteVersionFiles(const ParameterBuffer& parameters,
                                ModelVersion& version);
 
