@@ -70,7 +70,7 @@ google::protobuf::Timestamp ToWire(absl::Time time) {
   return wire;
 }
 
-absl::StatusOr<SequenceBatch> FromWire(v1::SequenceBatch wire) {
+absl::StatusOr<SequenceBatch> FromWire(const v1::SequenceBatch& wire) {
   if (wire.cu_seqlens().empty()) {
     return absl::InvalidArgumentError(
         "batch.cu_seqlens: is empty; one offset more than there are sequences "
@@ -88,7 +88,7 @@ absl::StatusOr<SequenceBatch> FromWire(v1::SequenceBatch wire) {
   return batch;
 }
 
-absl::StatusOr<Targets> FromWire(v1::Targets wire) {
+absl::StatusOr<Targets> FromWire(const v1::Targets& wire) {
   Targets targets;
   targets.classes.assign(wire.classes().begin(), wire.classes().end());
   targets.weights.assign(wire.weights().begin(), wire.weights().end());

@@ -36,8 +36,8 @@ google::protobuf::Timestamp ToWire(absl::Time time);
 
 // InvalidArgument without offsets, with both kinds of input, or for features
 // that are not float32 numbers.
-absl::StatusOr<SequenceBatch> FromWire(v1::SequenceBatch batch);
-absl::StatusOr<Targets> FromWire(v1::Targets targets);
+absl::StatusOr<SequenceBatch> FromWire(const v1::SequenceBatch& batch);
+absl::StatusOr<Targets> FromWire(const v1::Targets& targets);
 v1::SequenceBatch ToWire(const SequenceBatch& batch);
 v1::Targets ToWire(const Targets& targets);
 
