@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -71,7 +73,10 @@ void SpinShortly(char** argv) {
     return;
   }
   setenv("GOMP_SPINCOUNT", "1000", 1);
-  execv("/proc/self/exe", argv);  // should it fail, we are only slower
+  // Not by the link's own name: that, "exe", would be the process's.
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  execv(program.c_str(), argv);  // should it fail, we are only slower
 }
 
 }  // namespace

@@ -76,6 +76,11 @@ class LifecycleTest(unittest.TestCase):
         self.assertIn(fragment, second.log())
         self.assertNotIn("listening on", second.log())
 
+    def test_the_process_has_the_programs_name(self):
+        server = self.start()
+        with open("/proc/%d/comm" % server.process.pid) as file:
+            self.assertEqual(file.read(), "recurve_server\n")
+
     def test_a_port_in_use(self):
         server = self.start()
         self.expect_refusal("in use", listen=server.address)
