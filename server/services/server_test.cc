@@ -52,12 +52,7 @@ class ServerTest : public ServiceTest {
       *status = Call(*inference, &v1::Inference::Stub::Predict, LongRequest(),
                      &response);
     });
-    v1::ListDevicesResponse list;
-    do {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
-                    v1::ListDevicesRequest(), &list));
-    } while (list.devices(0).rows() + list.devices(1).rows() == 0);
+    WaitForRows();
     return thread;
   }
 };
@@ -126,7 +121,7 @@ TEST_F(ServerTest, ACancelledCallFreesItsDevice) {
     v1::PredictResponse response;
     status = inference->Predict(&context, LongRequest(), &response);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  WaitForRows();
   context.TryCancel();
   call.join();
   EXPECT_EQ(status.error_code(), StatusCode::CANCELLED);

@@ -1,6 +1,8 @@
 #include "server/services/service_test_util.h"
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "google/protobuf/text_format.h"
 #include "grpcpp/create_channel.h"
@@ -144,6 +146,15 @@ grpc::Status ServiceTest::TryUpload(
   }
   writer->WritesDone();
   return writer->Finish();
+}
+
+void ServiceTest::WaitForRows() {
+  v1::ListDevicesResponse list;
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
+                  v1::ListDevicesRequest(), &list));
+  } while (list.devices(0).rows() + list.devices(1).rows() == 0);
 }
 
 std::vector<std::string> ServiceTest::FilesOnDisk() const {

@@ -52,6 +52,9 @@ class ServiceTest : public testing::Test {
   grpc::Status TryUpload(const v1::UploadDatasetRequest::Header& header,
                          absl::string_view bytes, v1::Dataset* dataset);
 
+  // Until a device has done rows of whatever was asked for.
+  void WaitForRows();
+
   // Every regular file under data_dir but the lock.
   std::vector<std::string> FilesOnDisk() const;
 
