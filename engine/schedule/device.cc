@@ -114,10 +114,22 @@ class DeviceWorker::Impl {
   std::optional<Task> NextTask() {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &Impl::HasWorkOrDrains));
-    std::deque<Task>& queue = serving_.empty() ? training_ : serving_;
-    if (queue.empty()) return std::nullopt;
+    if (Waiting() == 0) return std::nullopt;
     running_since_ = absl::Now();
-    return Pop(queue);
+    if (TrainsNext()) {
+      serve_first_.reset();
+      return Pop(training_);
+    }
+    if (serve_first_.has_value()) --*serve_first_;
+    return Pop(serving_);
+  }
+
+  // Serving that waits when a training task's turn comes goes first. What comes
+  // later does not: a long request has its next chunk in the queue at any time.
+  bool TrainsNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (training_.empty()) return false;
+    if (!serve_first_.has_value()) serve_first_ = serving_.size();
+    return *serve_first_ == 0;
   }
 
   void Finished() {
@@ -155,6 +167,8 @@ class DeviceWorker::Impl {
   mutable absl::Mutex mutex_;
   std::deque<Task> serving_ ABSL_GUARDED_BY(mutex_);
   std::deque<Task> training_ ABSL_GUARDED_BY(mutex_);
+  // Serving tasks that go before the first of training_, once counted.
+  std::optional<size_t> serve_first_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   // Of the task that NextTask gave out; serving within it is not added.
   std::optional<absl::Time> running_since_ ABSL_GUARDED_BY(mutex_);

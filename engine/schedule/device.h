@@ -30,7 +30,9 @@ using BackendFactory =
 std::unique_ptr<Backend> CreateBackend(const DeviceSpec& spec);
 
 // One device: a backend and the thread that owns it. Tasks of a class run in
-// the order given; serving tasks go before training tasks. Thread-safe.
+// the order given. Serving tasks that wait go before a training task, those
+// that come when its turn has come do not: neither class keeps the other out.
+// Thread-safe.
 class DeviceWorker {
  public:
   using Task = std::function<void(Backend&)>;

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -113,6 +115,33 @@ TEST(DeviceWorker, ServesBeforeItTrains) {
   }
   EXPECT_THAT(log.entries(),
               ElementsAre("serve 1", "serve 2", "train 1", "train 2"));
+}
+
+TEST(DeviceWorker, ALongRequestLetsTrainingIn) {
+  Log log;
+  absl::Notification trains;
+  int chunks = 0;
+  std::function<void(DeviceWorker&)> serve = [&](DeviceWorker& worker) {
+    worker.Enqueue(TaskClass::kServing, [&](Backend&) {
+      trains.WaitForNotification();
+      log.Add("serve");
+      if (++chunks < 5) serve(worker);
+    });
+  };
+  {
+    DeviceWorker worker(0, Threads(1), Allocating);
+    serve(worker);
+    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 1"));
+    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 2"));
+    trains.Notify();
+  }
+  // The first chunk may have begun before there was anything to train.
+  const std::vector<std::string> entries = log.entries();
+  ASSERT_EQ(entries.size(), 7u);
+  const auto first = std::find(entries.begin(), entries.end(), "train 1");
+  EXPECT_LE(first - entries.begin(), 2);
+  EXPECT_EQ(std::vector<std::string>(first, first + 3),
+            (std::vector<std::string>{"train 1", "serve", "train 2"}));
 }
 
 TEST(DeviceWorker, ServesWithinATrainingTask) {
