@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -37,7 +38,7 @@ absl::Status NotAFeatureArray(const std::string& path,
       absl::StrCat(path,
                    ": wanted a 2-dimensional float32 .npy array in C order "
                    "(numpy.save of an array with dtype '<f4'), found: ",
-                   header.substr(0, 120)));
+                   absl::StripAsciiWhitespace(header).substr(0, 120)));
 }
 
 // The number after `*at`, which moves behind it and a comma.

@@ -60,11 +60,7 @@ class Stream {
 
 absl::Status Check(const v1::ModelVersion& version,
                    const GenerateOptions& options) {
-  const v1::ModelConfig& config = version.config();
-  if (!config.input().has_token_embedding() ||
-      config.output().pooling() != v1::Output::POOLING_NONE ||
-      config.output().linear().size() !=
-          config.input().token_embedding().vocabulary_size()) {
+  if (!IsLanguageModel(version.config())) {
     return absl::FailedPreconditionError(
         absl::StrCat(version.name(),
                      " is not a language model: it must take tokens and give "
@@ -131,7 +127,8 @@ void AddGenerateCommand(CLI::App& app, Session& session) {
                    "0 = always the most probable")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "of the draws");
+  command->add_option("--seed", options->seed,
+                      "of the draws: the same seed, the same text");
 }
 
 }  // namespace recurve::cli

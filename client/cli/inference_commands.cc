@@ -109,14 +109,19 @@ nlohmann::json PredictionJson(const v1::PredictResponse& response) {
 }
 
 void PrintTopK(const v1::PredictResponse& response,
-               const Vocabulary& vocabulary) {
+               const v1::ModelVersion& version, const Vocabulary& vocabulary) {
+  const bool text = ClassesHaveText(version);
   for (int row = 0; row < response.top_k_size(); ++row) {
     const auto& top = response.top_k(row);
     absl::PrintF("%d:", row);
     for (int i = 0; i < top.classes_size(); ++i) {
-      absl::PrintF("  \"%s\" %.4f",
-                   absl::Utf8SafeCEscape(vocabulary.Decode(top.classes(i))),
-                   top.probabilities(i));
+      const std::string name =
+          text ? absl::StrCat(
+                     "\"",
+                     absl::Utf8SafeCEscape(vocabulary.Decode(top.classes(i))),
+                     "\"")
+               : absl::StrCat("class ", top.classes(i));
+      absl::PrintF("  %s %.4f", name, top.probabilities(i));
     }
     absl::PrintF("\n");
   }
@@ -154,7 +159,7 @@ absl::Status Predict(Session& session, const PredictOptions& options) {
   if (session.json) {
     PrintJson(PredictionJson(*response));
   } else if (options.top_k > 0) {
-    PrintTopK(*response, vocabulary);
+    PrintTopK(*response, *version, vocabulary);
   } else {
     PrintLogits(*response);
   }

@@ -55,8 +55,10 @@ absl::Status Describe(Session& session, const ModelOptions& options) {
   if (!version.ok()) return version.status();
   PrintVersion(session, *version);
   if (!session.json) {
-    absl::PrintF("vocabulary of %d\n%s", version->vocabulary_size(),
-                 version->config().DebugString());
+    if (version->vocabulary_size() > 0) {
+      absl::PrintF("vocabulary of %d\n", version->vocabulary_size());
+    }
+    absl::PrintF("%s", version->config().DebugString());
   }
   return absl::OkStatus();
 }
@@ -192,30 +194,37 @@ void AddModelCommands(CLI::App& app, Session& session) {
                         absl::Status (*action)(Session&, const ModelOptions&)) {
     return [&session, options, action] { return action(session, *options); };
   };
-  const auto add_name = [&options](CLI::App* command) {
-    command->add_option("name", options->name, "model, or model/versions/N")
-        ->required();
+  const auto add_name = [&options](CLI::App* command, const char* takes) {
+    command->add_option("name", options->name, takes)->required();
     return command;
   };
+  constexpr const char* kModel = "model";
+  constexpr const char* kVersion = "model, or model/versions/N";
 
   AddCommand(app, session, "models", "Lists the models.", "recurve models",
              [&session] { return Models(session); });
   add_name(AddCommand(app, session, "describe",
                       "Shows a version's configuration and numbers.",
-                      "recurve describe lm", bind(&Describe)));
+                      "recurve describe lm", bind(&Describe)),
+           kVersion);
 
-  CLI::App* create = add_name(AddCommand(
-      app, session, "create", "Makes a model with fresh weights.",
-      "recurve create lm --config lm.textproto --seed 1", bind(&Create)));
+  CLI::App* create = add_name(
+      AddCommand(app, session, "create", "Makes a model with fresh weights.",
+                 "recurve create lm --config lm.textproto --seed 1",
+                 bind(&Create)),
+      kModel);
   AddConfigOptions(*create, options);
   create->add_option("--seed", options->seed, "seed of the weights");
 
-  CLI::App* import = add_name(AddCommand(
-      app, session, "import",
-      "Imports a .safetensors checkpoint of the libraries sru or torchqrnn.",
-      "recurve import lm --weights lm.safetensors --config lm.textproto "
-      "--vocabulary vocab.json",
-      bind(&Import)));
+  CLI::App* import = add_name(
+      AddCommand(
+          app, session, "import",
+          "Imports a .safetensors checkpoint of the libraries sru or "
+          "torchqrnn.",
+          "recurve import lm --weights lm.safetensors --config lm.textproto "
+          "--vocabulary vocab.json",
+          bind(&Import)),
+      kModel);
   AddConfigOptions(*import, options);
   import->add_option("--weights", options->weights, ".safetensors file")
       ->required();
@@ -225,16 +234,19 @@ void AddModelCommands(CLI::App& app, Session& session) {
   import->add_option("--output_key", options->output_key,
                      "key prefix of the output layer, likewise");
 
-  CLI::App* export_command = add_name(AddCommand(
-      app, session, "export",
-      "Writes model.safetensors with the library's keys, and its config.",
-      "recurve export lm --out /tmp/lm", bind(&Export)));
+  CLI::App* export_command = add_name(
+      AddCommand(
+          app, session, "export",
+          "Writes model.safetensors with the library's keys, and its config.",
+          "recurve export lm --out /tmp/lm", bind(&Export)),
+      kVersion);
   export_command->add_option("--out", options->out, "folder to write into")
       ->required();
 
   add_name(AddCommand(app, session, "delete",
                       "Deletes a model with all its versions.",
-                      "recurve delete lm", bind(&Delete)));
+                      "recurve delete lm", bind(&Delete)),
+           kModel);
 }
 
 }  // namespace recurve::cli

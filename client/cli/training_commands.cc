@@ -132,14 +132,14 @@ void AddTrainingCommands(CLI::App& app, Session& session) {
 
   const auto name = std::make_shared<std::string>();
   AddCommand(app, session, "watch", "Shows a job's progress to its end.",
-             "recurve watch jobs/1",
+             "recurve watch my-job",
              [&session, name] {
                return WatchToEnd(session, ResourceName("jobs", *name));
              })
       ->add_option("job", *name, "the job")
       ->required();
   AddCommand(app, session, "cancel", "Stops a job at its next micro-batch.",
-             "recurve cancel jobs/1",
+             "recurve cancel my-job",
              [&session, name] { return Cancel(session, *name); })
       ->add_option("job", *name, "the job")
       ->required();

@@ -8,19 +8,34 @@
 namespace recurve::cli {
 namespace {
 
+constexpr int kByteTokens = 256;
+
 bool IsContinuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
 std::vector<std::string> AllBytes() {
   std::vector<std::string> bytes;
-  for (int value = 0; value < 256; ++value) {
+  for (int value = 0; value < kByteTokens; ++value) {
     bytes.emplace_back(1, static_cast<char>(value));
   }
   return bytes;
 }
 
 }  // namespace
+
+bool IsLanguageModel(const v1::ModelConfig& config) {
+  return config.input().has_token_embedding() &&
+         config.output().pooling() == v1::Output::POOLING_NONE &&
+         config.output().linear().size() ==
+             config.input().token_embedding().vocabulary_size();
+}
+
+bool ClassesHaveText(const v1::ModelVersion& version) {
+  return IsLanguageModel(version.config()) &&
+         (!version.vocabulary().empty() ||
+          version.config().output().linear().size() == kByteTokens);
+}
 
 bool IsOneCharacter(absl::string_view word) {
   return !word.empty() && !IsContinuation(word[0]) &&

@@ -16,6 +16,13 @@ namespace recurve::cli {
 // Whether `word` is one UTF-8 code point.
 bool IsOneCharacter(absl::string_view word);
 
+// Whether the model takes tokens and gives one logit for each of them at every
+// step.
+bool IsLanguageModel(const v1::ModelConfig& config);
+
+// Whether the model's classes are its tokens and these have a text.
+bool ClassesHaveText(const v1::ModelVersion& version);
+
 // Without a vocabulary a token is a byte.
 class Vocabulary {
  public:

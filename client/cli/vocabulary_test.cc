@@ -30,6 +30,36 @@ TEST(VocabularyTest, WithoutWordsATokenIsAByte) {
   EXPECT_EQ(bytes.Decode(256), "<256>");
 }
 
+v1::ModelVersion LanguageModel(int size) {
+  v1::ModelVersion version;
+  v1::ModelConfig& config = *version.mutable_config();
+  config.mutable_input()->mutable_token_embedding()->set_vocabulary_size(size);
+  config.mutable_output()->mutable_linear()->set_size(size);
+  return version;
+}
+
+TEST(VocabularyTest, ClassesOfLanguageModelsHaveText) {
+  EXPECT_TRUE(ClassesHaveText(LanguageModel(256)));
+  v1::ModelVersion version = LanguageModel(1);
+  EXPECT_FALSE(ClassesHaveText(version)) << "no vocabulary, not bytes";
+  version.add_vocabulary("a");
+  EXPECT_TRUE(ClassesHaveText(version));
+}
+
+TEST(VocabularyTest, ClassesOfOtherModelsAreNumbers) {
+  v1::ModelVersion pooled = LanguageModel(1);
+  pooled.add_vocabulary("a");
+  pooled.mutable_config()->mutable_output()->set_pooling(
+      v1::Output::POOLING_LAST);
+  EXPECT_FALSE(ClassesHaveText(pooled));
+  v1::ModelVersion classifier = LanguageModel(256);
+  classifier.mutable_config()->mutable_output()->mutable_linear()->set_size(2);
+  EXPECT_FALSE(ClassesHaveText(classifier));
+  v1::ModelVersion features = LanguageModel(256);
+  features.mutable_config()->mutable_input()->mutable_features()->set_size(256);
+  EXPECT_FALSE(ClassesHaveText(features));
+}
+
 TEST(VocabularyTest, KnowsOneCharacterFromSeveral) {
   EXPECT_TRUE(IsOneCharacter("a"));
   EXPECT_TRUE(IsOneCharacter("\xc3\xa9"));
