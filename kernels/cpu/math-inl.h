@@ -79,6 +79,12 @@ HWY_INLINE V Sigmoid(D d, V x) {
   return hn::Div(hn::IfThenElse(below_zero, e, one), hn::Add(one, e));
 }
 
+// x (1 - x) times `by`: the slope of a sigmoid whose value is x.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V SigmoidSlope(D d, V x, V by) {
+  return hn::Mul(by, hn::Mul(x, hn::Sub(hn::Set(d, 1.0f), x)));
+}
+
 // NaN stays NaN, -0 stays -0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Tanh(D d, V x) {

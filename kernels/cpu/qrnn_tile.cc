@@ -88,12 +88,6 @@ HWY_INLINE void StoreGateGradient(D d, const QrnnBackwardTile<float>& tile,
   hn::StoreU(hn::Add(hn::LoadU(d, sum), gradient), d, sum);
 }
 
-// x (1 - x) times `by`: the slope of a sigmoid whose value is x.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V SigmoidSlope(D d, V x, V by) {
-  return hn::Mul(by, hn::Mul(x, hn::Sub(hn::Set(d, 1.0f), x)));
-}
-
 // With q the gradient of c after this row, s the sigmoid before zoneout:
 //   du_o = dy c o (1 - o)           q += dy o
 //   du_z = q i (1 - z^2)            du_i = q (z - p) zoneout s (1 - s)

@@ -101,12 +101,6 @@ HWY_INLINE void AddTo(D d, float* sum, V term) {
   hn::StoreU(hn::Add(hn::LoadU(d, sum), term), d, sum);
 }
 
-// x (1 - x) times `by`: the slope of a sigmoid whose value is x.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V SigmoidSlope(D d, V x, V by) {
-  return hn::Mul(by, hn::Mul(x, hn::Sub(hn::Set(d, 1.0f), x)));
-}
-
 // With q the gradient of c after this row and t = 1 - g^2 (tanh) or 1:
 //   a_r = dy (g - skip) m r (1 - r)    dc = q + dy m r t
 //   a_f = dc (p - u0) f (1 - f)        du = dc (1 - f), a_f, a_r
