@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/call_once.h"
+#include "absl/time/clock.h"
 #include "proto/grpc/health/v1/health.grpc.pb.h"
 #include "proto/recurve/v1/compute.grpc.pb.h"
 #include "proto/recurve/v1/data.grpc.pb.h"
@@ -18,6 +20,9 @@ namespace {
 // Bytes of a file in one message of an upload: small against the message limit,
 // large against a message's overhead.
 constexpr size_t kChunkBytes = 1 << 20;
+
+// How long the first call waits for a connection.
+constexpr absl::Duration kConnectPatience = absl::Seconds(2);
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return {static_cast<absl::StatusCode>(status.error_code()),
@@ -193,6 +198,7 @@ class GrpcClient final : public Client {
     grpc::ChannelArguments arguments;
     arguments.SetMaxSendMessageSize(options.max_message_bytes);
     arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     return grpc::CreateCustomChannel(
         address, grpc::InsecureChannelCredentials(), arguments);
   }
@@ -204,7 +210,18 @@ class GrpcClient final : public Client {
     return request;
   }
 
-  std::unique_ptr<grpc::ClientContext> Context() const {
+  // A server that is just starting, or a network that drops a first attempt, is
+  // no error yet: the first call tries for a moment, later ones find the
+  // channel as it is.
+  void AwaitConnection() {
+    absl::call_once(connected_, [this] {
+      channel_->WaitForConnected(absl::ToChronoTime(
+          absl::Now() + std::min(timeout_, kConnectPatience)));
+    });
+  }
+
+  std::unique_ptr<grpc::ClientContext> Context() {
+    AwaitConnection();
     auto context = std::make_unique<grpc::ClientContext>();
     if (timeout_ != absl::InfiniteDuration()) {
       context->set_deadline(absl::ToChronoTime(absl::Now() + timeout_));
@@ -287,6 +304,7 @@ class GrpcClient final : public Client {
   }
 
   const absl::Duration timeout_;
+  absl::once_flag connected_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<ModelsStub> models_;
   const std::unique_ptr<DatasetsStub> datasets_;

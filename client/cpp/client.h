@@ -31,7 +31,8 @@ class Client {
     int max_message_bytes = 64 << 20;                   // sent or received
   };
 
-  // Connects on first use; a server that is not there shows as Unavailable
+  // Connects on first use, for two seconds at most; a server that is not there
+  // shows as Unavailable
   // then.
   static std::unique_ptr<Client> Connect(const std::string& address,
                                          const Options& options);
