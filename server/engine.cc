@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -49,11 +50,19 @@ absl::Status CheckNumbers(const ServerConfig& config) {
   return absl::OkStatus();
 }
 
-// Devices without a budget share three quarters of the machine's memory, so
-// that what does not fit is refused before the system kills the server.
-void SetBudgets(std::vector<DeviceSpec>& specs) {
-  const int64_t memory =
+// What this process may use: the machine's memory, or less in a container.
+int64_t MemoryBytes() {
+  const int64_t machine =
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::ifstream file("/sys/fs/cgroup/memory.max");  // a number, or `max`
+  int64_t container = 0;
+  return file >> container ? std::min(machine, container) : machine;
+}
+
+// Devices without a budget share three quarters of the memory, so that what
+// does not fit is refused before the system kills the server.
+void SetBudgets(std::vector<DeviceSpec>& specs) {
+  const int64_t memory = MemoryBytes();
   for (DeviceSpec& spec : specs) {
     if (spec.memory_bytes > 0) continue;
     spec.memory_bytes = memory / 4 * 3 / static_cast<int64_t>(specs.size());

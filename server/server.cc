@@ -8,11 +8,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "google/protobuf/message.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
-#include "google/protobuf/message.h"
 #include "kernels/status.h"
 #include "proto/grpc/health/v1/health.pb.h"
 #include "server/services/services.h"
@@ -22,6 +22,10 @@ namespace {
 
 // For calls to see that they are stopped, before gRPC cuts them off.
 constexpr absl::Duration kStopGrace = absl::Seconds(5);
+// An idle connection is asked for a sign of life this often, and given up after
+// so long without one.
+constexpr int kKeepaliveMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
 
 std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
   std::vector<std::unique_ptr<grpc::Service>> services;
@@ -74,6 +78,10 @@ absl::Status Server::Listen() {
   grpc::ServerBuilder builder;
   // Two servers on one port would each get some of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // A client that vanished without a word gives its streams back.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             kKeepaliveTimeoutMs);
   builder.SetMaxReceiveMessageSize(
       static_cast<int>(config.max_message_bytes()));
   builder.SetMaxSendMessageSize(static_cast<int>(config.max_message_bytes()));
