@@ -191,6 +191,21 @@ TEST_F(InferenceTest, LimitsAreResourceExhausted) {
   ExpectError(Predict(request, &response), StatusCode::RESOURCE_EXHAUSTED, "");
 }
 
+TEST_F(InferenceTest, AModelBeyondTheDevicesMemoryIsRefused) {
+  config.set_devices("cpu:1:memory=1MiB");
+  Start();
+  CreateModel("lm", TokenConfig());
+  v1::ModelConfig large = TokenConfig();
+  large.mutable_blocks(0)->mutable_sru()->set_hidden_size(512);
+  CreateModel("large", large);
+  v1::PredictRequest request = TokenRequest();
+  request.set_model("models/large");
+  v1::PredictResponse response;
+  ExpectError(Predict(request, &response), StatusCode::RESOURCE_EXHAUSTED,
+              "memory budget is 1048576 bytes");
+  ExpectOk(Predict(TokenRequest(), &response));
+}
+
 TEST_F(InferenceTest, ADeadlineThatHasPassed) {
   CreateModel("lm", TokenConfig());
   grpc::ClientContext context;

@@ -268,6 +268,27 @@ TEST_F(TrainersTest, StepsAtTheSameTimeAreDoneOrRefusedAsAWhole) {
   EXPECT_EQ(response.step(), done + 1);
 }
 
+TEST_F(TrainersTest, AStepBeyondTheDevicesMemoryIsRefusedAndHarmsNothing) {
+  config.set_devices("cpu:1:memory=4MiB,cpu:1:memory=4MiB");
+  Start();
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  v1::StepResponse response;
+  ExpectOk(Step(TokenStep(), &response));
+  const double loss = response.loss();
+  v1::StepRequest large = TokenStep();
+  const std::vector<int32_t> tokens(200000, 1);
+  *large.mutable_batch() = Tokens({tokens, {1, 2}});
+  large.mutable_targets()->mutable_classes()->Add(tokens.begin(), tokens.end());
+  large.mutable_targets()->add_classes(2);
+  large.mutable_targets()->add_classes(3);
+  ExpectError(Step(large, &response), StatusCode::RESOURCE_EXHAUSTED,
+              "memory budget is 4194304 bytes");
+  ExpectOk(Step(TokenStep(), &response));
+  EXPECT_EQ(response.step(), 2);
+  EXPECT_LT(response.loss(), loss);
+}
+
 TEST_F(TrainersTest, StartsFromATrainingSpec) {
   Upload("text", "abcdeabcdeabcde");
   v1::CreateTrainerRequest request;
