@@ -279,6 +279,7 @@ TEST_F(TrainersTest, AStepBeyondTheDevicesMemoryIsRefusedAndHarmsNothing) {
   v1::StepRequest large = TokenStep();
   const std::vector<int32_t> tokens(200000, 1);
   *large.mutable_batch() = Tokens({tokens, {1, 2}});
+  large.mutable_targets()->clear_classes();
   large.mutable_targets()->mutable_classes()->Add(tokens.begin(), tokens.end());
   large.mutable_targets()->add_classes(2);
   large.mutable_targets()->add_classes(3);
