@@ -39,10 +39,7 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
         max_message_bytes_(max_message_bytes),
         flag_(live.Begin()),
         control_(ControlOf(context, flag_)) {}
-  ~StreamCall() override {
-    live_.End(flag_);
-    if (has_stream_) live_.ReturnStream();
-  }
+  ~StreamCall() override { live_.End(flag_); }
 
   static grpc::ServerWriteReactor<Message>* Start(
       std::shared_ptr<StreamCall> call) {
@@ -117,6 +114,8 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
       absl::MutexLock lock(&mutex_);
       ended_ = true;
     }
+    // First: the client may open its next stream as soon as this one ends.
+    if (has_stream_) live_.ReturnStream();
     this->Finish(ToGrpc(live_.Outcome(status)));
   }
 

@@ -62,10 +62,7 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
   }
 
  private:
-  ~UploadCall() override {
-    live_.End(flag_);
-    if (has_stream_) live_.ReturnStream();
-  }
+  ~UploadCall() override { live_.End(flag_); }
 
   void OnReadDone(bool ok) override {
     io_.AddPiece([this, ok] { ok ? Take() : Complete(); });
@@ -134,6 +131,8 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
 
   void End(const absl::Status& status) {
     sink_.reset();
+    // First: the client may open its next stream as soon as this one ends.
+    if (has_stream_) live_.ReturnStream();
     this->Finish(ToGrpc(live_.Outcome(status)));
   }
 

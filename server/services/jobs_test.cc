@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "server/services/service_test_util.h"
 
 namespace recurve::server {
@@ -23,8 +24,10 @@ class JobsTest : public ServiceTest {
     ExpectOk(Call(*jobs, &Stub::GetJob, request, &job));
     return job;
   }
+  // `begun` is notified by the first event.
   grpc::Status Watch(const std::string& name, int64_t first_event,
-                     std::vector<v1::JobEvent>* events) {
+                     std::vector<v1::JobEvent>* events,
+                     absl::Notification* begun = nullptr) {
     v1::WatchJobRequest request;
     request.set_name(name);
     request.set_first_event(first_event);
@@ -33,7 +36,10 @@ class JobsTest : public ServiceTest {
                          std::chrono::seconds(60));
     auto reader = jobs->WatchJob(&context, request);
     v1::JobEvent event;
-    while (reader->Read(&event)) events->push_back(event);
+    while (reader->Read(&event)) {
+      if (begun != nullptr && events->empty()) begun->Notify();
+      events->push_back(event);
+    }
     return reader->Finish();
   }
   grpc::Status Cancel(const std::string& name, v1::Job* job) {
@@ -222,10 +228,9 @@ TEST_F(JobsTest, AServerThatDrainsEndsItsJobsAndTheirWatchers) {
   ExpectOk(Train(Request(100000000), &job));
   std::vector<v1::JobEvent> events;
   grpc::Status status;
-  std::thread watcher([&] { status = Watch(job.name(), 0, &events); });
-  for (int i = 0; i < 1000 && GetJob(job.name()).step() == 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  absl::Notification begun;
+  std::thread watcher([&] { status = Watch(job.name(), 0, &events, &begun); });
+  begun.WaitForNotification();
   const auto begin = std::chrono::steady_clock::now();
   server_->Drain(absl::Seconds(30));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
