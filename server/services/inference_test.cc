@@ -1,6 +1,9 @@
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -145,6 +148,41 @@ TEST_F(InferenceTest, BadInputIsInvalidArgumentThatSaysWhere) {
   expect(request, "features");
   *request.mutable_batch() = Tokens({{1}});
   expect(request, "features");
+}
+
+// Requests with a few numbers replaced by extreme ones: answered or refused,
+// and the server is as well as before.
+TEST_F(InferenceTest, StrangeRequestsAreAnsweredOrRefused) {
+  CreateModel("lm", TokenConfig());
+  std::mt19937 random(1);
+  const auto strange = [&] {
+    constexpr int64_t kNumbers[] = {
+        INT64_MIN, INT32_MIN, -1,        0,       1,         2,
+        4,         5,         INT32_MAX, 1 << 20, INT64_MAX, int64_t{1} << 40};
+    return kNumbers[random() % std::size(kNumbers)];
+  };
+  int answered = 0;
+  for (int i = 0; i < 1000; ++i) {
+    v1::PredictRequest request = TokenRequest();
+    v1::SequenceBatch& batch = *request.mutable_batch();
+    batch.set_cu_seqlens(random() % batch.cu_seqlens_size(), strange());
+    if (random() % 2) batch.set_tokens(random() % 4, strange());
+    if (random() % 4 == 0) batch.add_cu_seqlens(strange());
+    if (random() % 4 == 0) request.set_top_k(strange());
+    if (random() % 4 == 0) request.set_state(std::string(random() % 99, 'x'));
+    if (random() % 4 == 0) batch.set_features(std::string(random() % 99, 'x'));
+    v1::PredictResponse response;
+    const grpc::Status status = Predict(request, &response);
+    if (status.ok()) {
+      ++answered;
+    } else {
+      EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT)
+          << status.error_message() << request.DebugString();
+    }
+  }
+  EXPECT_GT(answered, 0);
+  v1::PredictResponse response;
+  ExpectOk(Predict(TokenRequest(), &response));
 }
 
 TEST_F(InferenceTest, ModelsThatAreNotThere) {
