@@ -192,6 +192,7 @@ void BatchRunner::Start(BatchRun run) {
   {
     absl::MutexLock lock(&mutex_);
     ++running_;
+    ++uses_[progress->run.version.get()].runs;
   }
   for (int i = 0; i < places; ++i) {
     Enqueue(progress, PickDevice(i, places), {static_cast<size_t>(i), 0});
@@ -283,6 +284,7 @@ absl::Status BatchRunner::RunChunk(Progress& progress, int rank,
 
 void BatchRunner::Finish(Progress& progress) {
   BatchRun& run = progress.run;
+  Release(*run.version);
   if (const absl::Status status = progress.status(); !status.ok()) {
     run.done(status);
   } else {
@@ -292,7 +294,30 @@ void BatchRunner::Finish(Progress& progress) {
   --running_;
 }
 
+void BatchRunner::Release(const ModelVersion& version) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto use = uses_.find(&version);
+    if (--use->second.runs > 0) return;
+    const bool drop = use->second.drop;
+    uses_.erase(use);
+    if (!drop) return;
+  }
+  DropNow(version);
+}
+
 void BatchRunner::Drop(const ModelVersion& version) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const auto use = uses_.find(&version); use != uses_.end()) {
+      use->second.drop = true;
+      return;
+    }
+  }
+  DropNow(version);
+}
+
+void BatchRunner::DropNow(const ModelVersion& version) {
   for (int rank = 0; rank < devices_.size(); ++rank) {
     // By address alone: the version may be gone when the task runs.
     devices_.device(rank).Enqueue(

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -84,7 +85,8 @@ class BatchRunner {
   // Waits for the states; not from a device's thread. run.done is not used.
   absl::StatusOr<std::vector<float>> RunAndWait(BatchRun run);
 
-  // Frees what the devices keep for this version, soon.
+  // Frees what the devices keep for this version once no run uses it: a run
+  // under way could not read the weights again.
   void Drop(const ModelVersion& version);
 
  private:
@@ -103,12 +105,20 @@ class BatchRunner {
   absl::Status RunChunk(Progress& progress, int rank, const Chunk& chunk,
                         Backend& backend);
   void Finish(Progress& progress);
+  void Release(const ModelVersion& version);  // by a run that has ended
+  void DropNow(const ModelVersion& version);
+
+  struct Use {  // of a version by runs
+    int64_t runs = 0;
+    bool drop = false;  // after the last of them
+  };
 
   DevicePool& devices_;
   const Options options_;
   std::vector<std::unique_ptr<ExecutorCache>> caches_;  // by device
   absl::Mutex mutex_;
   int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<const ModelVersion*, Use> uses_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace recurve

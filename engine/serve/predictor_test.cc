@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "engine/model/executor_test_util.h"
 #include "engine/schedule/device_spec.h"
+#include "engine/serve/registry.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
@@ -376,6 +377,33 @@ TEST(PredictorTest, ModelsComeAndGoBeyondTheCache) {
     versions.push_back(Version(kSru));
   }
   for (const auto& state : states) EXPECT_EQ(state, states[0]);
+}
+
+// The weights are on disk only, and the executor must last as long as the run.
+TEST(PredictorTest, ARunUnderWayOutlivesItsModelsDeletion) {
+  const TestExecutor e(kSru);
+  auto registry =
+      *Registry::Open(testing::TempDir() + "/deleted_under_way_registry");
+  VersionContents contents;
+  contents.model = *Model::Create(e.model().config());
+  contents.parameters = e.parameters();
+  contents.source = "created";
+  BatchRun run;
+  run.version = *registry->Create("lm", std::move(contents));
+  run.batch = RandomBatch(*run.version->model, {50}, 1);
+  DevicePool devices(*ParseDevices("cpu:1"));
+  BatchRunner runner(devices, {.max_batch_rows = 1});
+  registry->OnDelete(
+      [&](const ModelVersion& version) { runner.Drop(version); });
+  int passes = 0;
+  run.consume = [&](const ChunkRows&) {
+    return ++passes == 1 ? registry->Delete("models/lm") : absl::OkStatus();
+  };
+  EXPECT_TRUE(runner.RunAndWait(run).ok());
+  EXPECT_EQ(passes, 50);
+  // Afterwards nothing of it is kept.
+  EXPECT_EQ(runner.RunAndWait(run).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 }  // namespace
