@@ -69,8 +69,12 @@ absl::StatusOr<std::unique_ptr<VersionFileStream>> VersionFileStream::Open(
     const std::string path = absl::StrCat(version.directory, "/", name);
     OpenFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.get() < 0) {
+      const int error = errno;
+      if (version.deleted()) {
+        return absl::NotFoundError(absl::StrCat(version.name, " was deleted"));
+      }
       return absl::DataLossError(
-          absl::StrCat(path, ": ", std::strerror(errno)));
+          absl::StrCat(path, ": ", std::strerror(error)));
     }
     stream->files_.push_back({name, std::move(file)});
   }

@@ -47,7 +47,8 @@ class ModelVersion {
   // that the version was deleted.
   absl::StatusOr<std::shared_ptr<const ParameterBuffer>> Parameters() const;
 
-  void MarkDeleted() const { deleted_ = true; }
+  void MarkDeleted(bool deleted = true) const { deleted_ = deleted; }
+  bool deleted() const { return deleted_; }
 
  private:
   mutable std::atomic<bool> deleted_ = false;

@@ -329,6 +329,18 @@ absl::StatusOr<ModelHandle> Registry::Import(const std::string& model_id,
   return Publish(model_id, std::move(version));
 }
 
+namespace {
+
+// What a model leaves whose first version could not be stored.
+void RemoveEmptyFolders(const fs::path& model) {
+  std::error_code ignored;
+  for (const fs::path& folder : {model / "versions", model}) {
+    if (fs::is_directory(folder, ignored)) fs::remove(folder, ignored);
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<ModelHandle> Registry::AddVersion(const std::string& model_id,
                                                  VersionContents contents,
                                                  bool must_be_new) {
@@ -340,6 +352,7 @@ absl::StatusOr<ModelHandle> Registry::AddVersion(const std::string& model_id,
     if (entry->deleted) continue;
     auto version = AddTo(*entry, model_id, contents, must_be_new);
     if (entry->versions.empty()) {
+      RemoveEmptyFolders(fs::path(directory_) / model_id);
       absl::MutexLock lock(&mutex_);
       entry->deleted = true;
       models_.erase(model_id);
@@ -495,16 +508,25 @@ absl::Status Registry::Delete(absl::string_view model_name) {
   const fs::path aside =
       fs::path(directory_) /
       absl::StrCat(kAside, id, "-", absl::ToUnixNanos(absl::Now()));
-  RETURN_IF_ERROR(Rename(fs::path(directory_) / id, aside));
+  // Before the files go, so that whoever misses them knows why.
+  const auto mark = [&](bool deleted) {
+    for (const auto& [number, version] : entry->versions) {
+      if (version.ok()) (*version)->MarkDeleted(deleted);
+    }
+  };
+  mark(true);
+  const absl::Status renamed = Rename(fs::path(directory_) / id, aside);
+  if (!renamed.ok()) {
+    mark(false);
+    return renamed;
+  }
   {
     absl::MutexLock lock(&mutex_);
     entry->deleted = true;
     models_.erase(id);
   }
   for (const auto& [number, version] : entry->versions) {
-    if (!version.ok()) continue;
-    (*version)->MarkDeleted();
-    if (on_delete_) on_delete_(**version);
+    if (version.ok() && on_delete_) on_delete_(**version);
   }
   RemoveAll(aside);
   return absl::OkStatus();

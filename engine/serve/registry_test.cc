@@ -1,5 +1,6 @@
 #include "engine/serve/registry.h"
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -174,6 +175,33 @@ TEST_F(RegistryTest, WeightsOfADeletedVersionThatWereNotReadAreNotFound) {
   const ModelHandle version = *registry_->Create("lm", Contents());
   ASSERT_TRUE(registry_->Delete("models/lm").ok());
   EXPECT_EQ(version->Parameters().status().code(), absl::StatusCode::kNotFound);
+}
+
+// Files that a deletion takes away are no damage, at whatever moment.
+TEST_F(RegistryTest, AReaderOfADeletedVersionIsToldSo) {
+  std::atomic<bool> stop = false;
+  std::thread reader([&] {
+    while (!stop) {
+      const auto version = registry_->Get("models/lm");
+      if (!version.ok()) continue;
+      const absl::Status read = (*version)->Parameters().status();
+      EXPECT_TRUE(read.ok() || absl::IsNotFound(read)) << read;
+    }
+  });
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_TRUE(registry_->Publish("lm", Contents()).ok());
+    EXPECT_TRUE(registry_->Delete("models/lm").ok());
+  }
+  stop = true;
+  reader.join();
+}
+
+TEST_F(RegistryTest, AFirstVersionThatCannotBeStoredLeavesNoFolder) {
+  const fs::path model = fs::path(dir_) / "models" / "lm";
+  fs::create_directories(model / "versions" / "1" / "in_the_way");
+  EXPECT_FALSE(registry_->Create("lm", Contents()).ok());
+  EXPECT_FALSE(fs::exists(model));
+  EXPECT_TRUE(registry_->Create("lm", Contents()).ok());
 }
 
 TEST_F(RegistryTest, ListsInPages) {
