@@ -38,6 +38,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
     for (int field = 0; field < kNumJsonFields; ++field) {
       if (kNames[field] == name) return Begin(static_cast<JsonField>(field));
     }
+    name_ = {};  // not the field before
     return Fail(absl::StrCat("unknown field \"",
                              absl::CHexEscape(name.substr(0, 50)), "\""));
   }

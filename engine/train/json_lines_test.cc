@@ -118,6 +118,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"7", "must be an object"},
         BadLine{"\"tokens\"", "must be an object"},
         BadLine{"{\"token\": [1]}", "unknown field \"token\""},
+        BadLine{"{\"tokens\": [1], \"lable\": 1}",
+                "line 3: unknown field \"lable\""},
         BadLine{"{\"tokens\": [1], \"tokens\": [1], \"label\": 0}",
                 "`tokens` is there twice"},
         BadLine{"{\"tokens\": [1, \"2\"], \"label\": 0}",

@@ -8,10 +8,10 @@
 namespace recurve {
 namespace {
 
-absl::Status Bad(absl::string_view field, double value,
+absl::Status Bad(absl::string_view field, const absl::AlphaNum& value,
                  absl::string_view allowed) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "learning_rate.", field, " is ", value, "; it must be ", allowed));
+      "learning_rate.", field, ": is ", value, ", must be ", allowed));
 }
 
 absl::Status CheckCosine(const v1::LearningRateConfig::WarmupCosine& shape) {

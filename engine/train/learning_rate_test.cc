@@ -83,26 +83,26 @@ TEST(CheckLearningRate, NamesTheFieldAndWhatIsAllowed) {
     const char* text;
     const char* message;
   } kCases[] = {
-      {"", "learning_rate.peak is 0; it must be above 0"},
-      {"peak: -1", "learning_rate.peak is -1"},
-      {"peak: nan", "learning_rate.peak is nan"},
-      {"peak: inf", "learning_rate.peak is inf"},
+      {"", "learning_rate.peak: is 0, must be above 0"},
+      {"peak: -1", "learning_rate.peak: is -1"},
+      {"peak: nan", "learning_rate.peak: is nan"},
+      {"peak: inf", "learning_rate.peak: is inf"},
       {"peak: 1 warmup_cosine { warmup_steps: -1 total_steps: 5 }",
-       "warmup_cosine.warmup_steps is -1; it must be 0 or more"},
+       "warmup_cosine.warmup_steps: is -1, must be 0 or more"},
       {"peak: 1 warmup_cosine { warmup_steps: 5 total_steps: 5 }",
-       "warmup_cosine.total_steps is 5; it must be above warmup_steps, 5"},
+       "warmup_cosine.total_steps: is 5, must be above warmup_steps, 5"},
       {"peak: 1 warmup_cosine { total_steps: 5 final_fraction: 1.5 }",
-       "warmup_cosine.final_fraction is 1.5; it must be 0 to 1"},
+       "warmup_cosine.final_fraction: is 1.5, must be 0 to 1"},
       {"peak: 1 warmup_cosine { total_steps: 5 final_fraction: nan }",
-       "warmup_cosine.final_fraction is nan"},
+       "warmup_cosine.final_fraction: is nan"},
       {"peak: 1 warmup_inverse_sqrt { }",
-       "warmup_inverse_sqrt.warmup_steps is 0; it must be 1 or more"},
+       "warmup_inverse_sqrt.warmup_steps: is 0, must be 1 or more"},
       {"peak: 1 step_decay { factor: 0.5 }",
-       "step_decay.every_steps is 0; it must be 1 or more"},
+       "step_decay.every_steps: is 0, must be 1 or more"},
       {"peak: 1 step_decay { every_steps: 5 }",
-       "step_decay.factor is 0; it must be above 0"},
+       "step_decay.factor: is 0, must be above 0"},
       {"peak: 1 step_decay { every_steps: 5 factor: 1.5 }",
-       "step_decay.factor is 1.5"},
+       "step_decay.factor: is 1.5"},
   };
   for (const auto& [text, message] : kCases) {
     const absl::Status status = CheckLearningRate(Parse(text));

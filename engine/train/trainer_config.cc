@@ -9,10 +9,10 @@
 namespace recurve {
 namespace {
 
-absl::Status Bad(absl::string_view field, double value,
+absl::Status Bad(absl::string_view field, const absl::AlphaNum& value,
                  absl::string_view allowed) {
   return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value, "; it must be ", allowed));
+      absl::StrCat(field, ": is ", value, ", must be ", allowed));
 }
 
 // [0, 1)
@@ -59,7 +59,7 @@ absl::Status ResolveOptimizer(v1::OptimizerConfig& optimizer) {
       break;
   }
   return absl::InvalidArgumentError(
-      "optimizer is not set; it must be sgd, adam or adamw");
+      "optimizer: is not set, must be sgd, adam or adamw");
 }
 
 }  // namespace
@@ -82,8 +82,7 @@ absl::StatusOr<v1::TrainerConfig> ResolveTrainerConfig(
   }
   if (resolved.micro_batch_rows() < 1 ||
       resolved.micro_batch_rows() > kMaxMicroBatchRows) {
-    return Bad("micro_batch_rows",
-               static_cast<double>(resolved.micro_batch_rows()),
+    return Bad("micro_batch_rows", resolved.micro_batch_rows(),
                absl::StrCat("1 to ", kMaxMicroBatchRows));
   }
   return resolved;

@@ -52,24 +52,27 @@ TEST(ResolveTrainerConfig, NamesTheFieldAndWhatIsAllowed) {
     const char* text;
     const char* message;
   } kCases[] = {
-      {"", "optimizer is not set; it must be sgd, adam or adamw"},
+      {"", "optimizer: is not set, must be sgd, adam or adamw"},
       {"optimizer { sgd { momentum: 1 } }",
-       "optimizer.sgd.momentum is 1; it must be at least 0 and below 1"},
+       "optimizer.sgd.momentum: is 1, must be at least 0 and below 1"},
       {"optimizer { sgd { weight_decay: -1 } }",
-       "optimizer.sgd.weight_decay is -1; it must be 0 or more"},
-      {"optimizer { adam { beta1: 1 } }", "optimizer.adam.beta1 is 1"},
-      {"optimizer { adamw { beta2: nan } }", "optimizer.adamw.beta2 is nan"},
+       "optimizer.sgd.weight_decay: is -1, must be 0 or more"},
+      {"optimizer { adam { beta1: 1 } }", "optimizer.adam.beta1: is 1"},
+      {"optimizer { adamw { beta2: nan } }", "optimizer.adamw.beta2: is nan"},
       {"optimizer { adam { epsilon: 0 } }",
-       "optimizer.adam.epsilon is 0; it must be above 0 and finite"},
+       "optimizer.adam.epsilon: is 0, must be above 0 and finite"},
       {"optimizer { adamw { weight_decay: inf } }",
-       "optimizer.adamw.weight_decay is inf"},
-      {"optimizer { sgd {} }", "learning_rate.peak is 0"},
+       "optimizer.adamw.weight_decay: is inf"},
+      {"optimizer { sgd {} }", "learning_rate.peak: is 0"},
       {"optimizer { sgd {} } learning_rate { peak: 1 } max_gradient_norm: -1",
-       "max_gradient_norm is -1; it must be 0 or more"},
+       "max_gradient_norm: is -1, must be 0 or more"},
       {"optimizer { sgd {} } learning_rate { peak: 1 } accumulation_steps: -1",
-       "accumulation_steps is -1; it must be 1 to 1048576"},
+       "accumulation_steps: is -1, must be 1 to 1048576"},
       {"optimizer { sgd {} } learning_rate { peak: 1 } micro_batch_rows: -1",
-       "micro_batch_rows is -1; it must be 1 to 16777216"},
+       "micro_batch_rows: is -1, must be 1 to 16777216"},
+      {"optimizer { sgd {} } learning_rate { peak: 1 } "
+       "micro_batch_rows: 9223372036854775807",
+       "micro_batch_rows: is 9223372036854775807, must be"},
   };
   for (const auto& [text, message] : kCases) {
     const auto resolved = ResolveTrainerConfig(Parse(text));

@@ -283,7 +283,7 @@ TEST(Trainer, CreateRefusesWhatCannotBeTrained) {
                   "the model has no loss"},
         std::pair{create(kSmallModel, 16, kPlainSgd), "parameters: "},
         std::pair{create(kSmallModel, 0, "learning_rate { peak: 1 }"),
-                  "optimizer is not set"}}) {
+                  "optimizer: is not set"}}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
   }
