@@ -178,8 +178,9 @@ void AddEvaluate(CLI::App& app, Session& session) {
       ->add_option("--data", options->data,
                    "text, .jsonl or .npy file on this machine")
       ->required();
-  command->add_option("--chunk", options->chunk,
-                      "rows of a text at a time; 0 = all")
+  command
+      ->add_option("--chunk", options->chunk,
+                   "rows of a text at a time; 0 = all")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--carry_state", options->carry_state,
                     "go on from chunk to chunk instead of from zeros");
@@ -199,8 +200,9 @@ void AddPredict(CLI::App& app, Session& session) {
       ->delimiter(',');
   input->add_option("--input", options->input, "float32 [T, I] .npy file");
   input->require_option(1);
-  command->add_option("--top_k", options->top_k,
-                      "show the K most probable classes; 0 = logits")
+  command
+      ->add_option("--top_k", options->top_k,
+                   "show the K most probable classes; 0 = logits")
       ->check(CLI::NonNegativeNumber);
 }
 

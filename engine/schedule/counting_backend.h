@@ -1,5 +1,5 @@
-// A backend that knows how much device memory is allocated through it, and keeps
-// to a budget.
+// A backend that knows how much device memory is allocated through it, and
+// keeps to a budget.
 #ifndef RECURVE_ENGINE_SCHEDULE_COUNTING_BACKEND_H_
 #define RECURVE_ENGINE_SCHEDULE_COUNTING_BACKEND_H_
 
