@@ -213,19 +213,23 @@ class GrpcClient final : public Client {
   // A server that is just starting, or a network that drops a first attempt, is
   // no error yet: the first call tries for a moment, later ones find the
   // channel as it is.
-  void AwaitConnection() {
-    absl::call_once(connected_, [this] {
+  void AwaitConnection(absl::Time deadline) {
+    absl::call_once(connected_, [&] {
       channel_->WaitForConnected(absl::ToChronoTime(
-          absl::Now() + std::min(timeout_, kConnectPatience)));
+          std::min(deadline, absl::Now() + kConnectPatience)));
     });
   }
 
   std::unique_ptr<grpc::ClientContext> Context() {
-    AwaitConnection();
+    const absl::Time deadline = absl::Now() + timeout_;
+    AwaitConnection(deadline);
     auto context = std::make_unique<grpc::ClientContext>();
-    if (timeout_ != absl::InfiniteDuration()) {
-      context->set_deadline(absl::ToChronoTime(absl::Now() + timeout_));
-    }
+    if (timeout_ == absl::InfiniteDuration()) return context;
+    // gRPC rounds a deadline up to a millisecond, in which a call may succeed:
+    // one that is over must be over.
+    const bool over = absl::Now() >= deadline;
+    context->set_deadline(
+        absl::ToChronoTime(over ? deadline - absl::Minutes(1) : deadline));
     return context;
   }
 
