@@ -12,8 +12,6 @@
 namespace recurve {
 namespace {
 
-constexpr int32_t kDefaultIgnoreIndex = -1;
-
 // Row results, filled in from several devices at once, each row by one.
 struct RowLosses {
   std::vector<double> losses;
@@ -23,10 +21,10 @@ struct RowLosses {
 // What one model's loss makes of a row of its output.
 class RowLoss {
  public:
-  RowLoss(const v1::Loss& loss, const Targets& targets)
-      : is_cross_entropy_(loss.kind() == v1::Loss::CROSS_ENTROPY),
-        ignore_index_(loss.has_ignore_index() ? loss.ignore_index()
-                                              : kDefaultIgnoreIndex),
+  RowLoss(const Model& model, const Targets& targets)
+      : is_cross_entropy_(model.config().loss().kind() ==
+                          v1::Loss::CROSS_ENTROPY),
+        ignore_index_(model.ignore_index()),
         targets_(targets) {}
 
   bool Counts(int64_t row) const {
@@ -193,7 +191,7 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate(
   const Model& model = *version->model;
   RETURN_IF_ERROR(Check(model, batch, targets));
   const int64_t rows = model.pools() ? batch.num_sequences() : batch.num_rows();
-  const RowLoss row_loss(model.config().loss(), targets);
+  const RowLoss row_loss(model, targets);
   RowLosses results{std::vector<double>(rows), std::vector<char>(rows)};
 
   BatchRun run;
