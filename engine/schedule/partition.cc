@@ -4,6 +4,8 @@
 #include <cassert>
 #include <numeric>
 
+#include "engine/model/parameters.h"
+
 namespace recurve {
 namespace {
 
@@ -78,6 +80,17 @@ std::vector<Range> AssignMicroBatches(absl::Span<const int64_t> rows,
     }
   }
   return Fill(rows, speeds, low);
+}
+
+std::vector<int64_t> ShardOffsets(int64_t count, int num_shards) {
+  const int64_t blocks =
+      (count + kParameterAlignment - 1) / kParameterAlignment;
+  std::vector<int64_t> offsets;
+  for (int64_t shard = 0; shard <= num_shards; ++shard) {
+    offsets.push_back(
+        std::min(count, blocks * shard / num_shards * kParameterAlignment));
+  }
+  return offsets;
 }
 
 }  // namespace recurve

@@ -38,6 +38,11 @@ std::vector<Range> PartitionMicroBatches(absl::Span<const int64_t> cu_seqlens,
 std::vector<Range> AssignMicroBatches(absl::Span<const int64_t> rows,
                                       absl::Span<const int64_t> speeds);
 
+// Where each device's shard of `count` parameters begins, and where the last
+// one ends: multiples of kParameterAlignment, of nearly equal size; some are
+// empty where there are few parameters.
+std::vector<int64_t> ShardOffsets(int64_t count, int num_shards);
+
 }  // namespace recurve
 
 #endif  // RECURVE_ENGINE_SCHEDULE_PARTITION_H_

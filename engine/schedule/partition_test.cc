@@ -161,5 +161,14 @@ TEST(AssignMicroBatches, CoversInOrderAndNobodyIdlesNeedlessly) {
   }
 }
 
+TEST(ShardOffsets, AreAlignedAndNearlyEqual) {
+  EXPECT_THAT(ShardOffsets(160, 1), ElementsAre(0, 160));
+  EXPECT_THAT(ShardOffsets(160, 3), ElementsAre(0, 48, 96, 160));
+  EXPECT_THAT(ShardOffsets(40, 2), ElementsAre(0, 16, 40));
+  // Fewer blocks than devices.
+  EXPECT_THAT(ShardOffsets(32, 4), ElementsAre(0, 0, 16, 16, 32));
+  EXPECT_THAT(ShardOffsets(0, 2), ElementsAre(0, 0, 0));
+}
+
 }  // namespace
 }  // namespace recurve

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "engine/train/gradient_tree.h"
+#include "engine/schedule/gradient_tree.h"
 #include "engine/train/trainer_config.h"
 #include "kernels/status.h"
 

@@ -3,22 +3,10 @@
 #include <algorithm>
 #include <cassert>
 
-#include "engine/model/parameters.h"
-#include "engine/train/gradient_tree.h"
+#include "engine/schedule/gradient_tree.h"
 #include "kernels/status.h"
 
 namespace recurve {
-
-std::vector<int64_t> ShardOffsets(int64_t count, int num_shards) {
-  const int64_t blocks =
-      (count + kParameterAlignment - 1) / kParameterAlignment;
-  std::vector<int64_t> offsets;
-  for (int64_t shard = 0; shard <= num_shards; ++shard) {
-    offsets.push_back(
-        std::min(count, blocks * shard / num_shards * kParameterAlignment));
-  }
-  return offsets;
-}
 
 GradientExchange::GradientExchange(Backend& backend, int64_t count, int rank,
                                    int world_size)

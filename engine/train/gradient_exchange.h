@@ -16,11 +16,6 @@
 
 namespace recurve {
 
-// Where each shard of `count` parameters begins, and where the last one ends:
-// multiples of kParameterAlignment, of nearly equal size; some are empty where
-// there are few parameters.
-std::vector<int64_t> ShardOffsets(int64_t count, int num_shards);
-
 // Belongs to its device's thread. The ranks make the same calls in the same
 // order, as with the communicator.
 class GradientExchange {

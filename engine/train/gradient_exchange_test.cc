@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/train/gradient_tree.h"
+#include "engine/schedule/gradient_tree.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
@@ -13,15 +13,6 @@ namespace recurve {
 namespace {
 
 using ::testing::ElementsAre;
-
-TEST(ShardOffsets, AreAlignedAndNearlyEqual) {
-  EXPECT_THAT(ShardOffsets(160, 1), ElementsAre(0, 160));
-  EXPECT_THAT(ShardOffsets(160, 3), ElementsAre(0, 48, 96, 160));
-  EXPECT_THAT(ShardOffsets(40, 2), ElementsAre(0, 16, 40));
-  // Fewer blocks than devices.
-  EXPECT_THAT(ShardOffsets(32, 4), ElementsAre(0, 0, 16, 16, 32));
-  EXPECT_THAT(ShardOffsets(0, 2), ElementsAre(0, 0, 0));
-}
 
 // A number that no other (leaf, parameter) has, and whose sums do not round.
 float Leaf(int64_t leaf, int64_t i) {

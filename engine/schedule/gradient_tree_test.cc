@@ -1,4 +1,4 @@
-#include "engine/train/gradient_tree.h"
+#include "engine/schedule/gradient_tree.h"
 
 #include <algorithm>
 #include <cmath>
@@ -209,6 +209,22 @@ TEST(LivePartials, CountsTheNewestLeaf) {
   EXPECT_EQ(LivePartials(8, {0, 8}), 4);  // [0,4) [4,6) 6 7
   EXPECT_EQ(LivePartials(1024, {0, 1024}), 11);
   EXPECT_EQ(LivePartials(8, {3, 3}), 0);
+}
+
+TEST(MaxLivePartials, IsTheLargestOfAnyDevice) {
+  for (int64_t leaves = 1; leaves <= 70; ++leaves) {
+    int64_t of_any = 0, of_first = 0;
+    for (int64_t begin = 0; begin < leaves; ++begin) {
+      for (int64_t end = begin + 1; end <= leaves; ++end) {
+        const int64_t live = LivePartials(leaves, {begin, end});
+        of_any = std::max(of_any, live);
+        if (begin == 0) of_first = std::max(of_first, live);
+      }
+    }
+    EXPECT_EQ(MaxLivePartials(leaves), of_any) << leaves;
+    EXPECT_EQ(MaxLivePartials(leaves, 2), of_any) << leaves;
+    EXPECT_EQ(MaxLivePartials(leaves, 1), of_first) << leaves;
+  }
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 // the halves of a node; what is left on its stack in the end are the maximal
 // nodes of what it has walked over. Because two sums are only ever added as
 // halves of a node, it does not matter who adds them, nor when.
-#ifndef RECURVE_ENGINE_TRAIN_GRADIENT_TREE_H_
-#define RECURVE_ENGINE_TRAIN_GRADIENT_TREE_H_
+#ifndef RECURVE_ENGINE_SCHEDULE_GRADIENT_TREE_H_
+#define RECURVE_ENGINE_SCHEDULE_GRADIENT_TREE_H_
 
 #include <cstdint>
 #include <vector>
@@ -49,6 +49,13 @@ std::vector<Range> MaximalSubtrees(int64_t num_leaves, Range leaves);
 // folded one by one, the newest leaf included.
 int64_t LivePartials(int64_t num_leaves, Range leaves);
 
+// The most that LivePartials is for any range of these leaves: what a device
+// needs room for whatever its share of a call is. At least 1.
+int64_t MaxLivePartials(int64_t num_micro_batches);
+// The same where the number of devices is known: a lone device begins at leaf
+// 0 and needs about half.
+int64_t MaxLivePartials(int64_t num_micro_batches, int num_devices);
+
 }  // namespace recurve
 
-#endif  // RECURVE_ENGINE_TRAIN_GRADIENT_TREE_H_
+#endif  // RECURVE_ENGINE_SCHEDULE_GRADIENT_TREE_H_

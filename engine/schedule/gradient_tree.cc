@@ -1,4 +1,4 @@
-#include "engine/train/gradient_tree.h"
+#include "engine/schedule/gradient_tree.h"
 
 #include <algorithm>
 #include <cassert>
@@ -41,6 +41,39 @@ int64_t LivePartials(int64_t num_leaves, Range leaves) {
     fold.Push({i, i + 1});
   }
   return most;
+}
+
+namespace {
+
+// floor(log2(x)), x > 0.
+int64_t Log2(int64_t x) {
+  int64_t log = 0;
+  while (x >>= 1) ++log;
+  return log;
+}
+
+// Most maximal nodes of [0, n') for any n' <= n: one for each bit of n' that is
+// set.
+int64_t MostNodesFromTheLeft(int64_t n) { return Log2(n + 1); }
+
+}  // namespace
+
+int64_t MaxLivePartials(int64_t num_micro_batches, int num_devices) {
+  // Before the last leaf is folded the range holds some of the n leaves left of
+  // it, whose maximal nodes rise in size up to a place 2^k, and fall after it.
+  const int64_t n = std::max<int64_t>(num_micro_batches - 1, 0);
+  int64_t nodes = MostNodesFromTheLeft(n);
+  if (num_devices == 1) return nodes + 1;
+  for (int64_t k = 0; (int64_t{1} << k) <= n; ++k) {
+    const int64_t place = int64_t{1} << k;
+    const int64_t right = std::min(n - place, place - 1);
+    nodes = std::max(nodes, k + MostNodesFromTheLeft(right));
+  }
+  return nodes + 1;
+}
+
+int64_t MaxLivePartials(int64_t num_micro_batches) {
+  return MaxLivePartials(num_micro_batches, /*num_devices=*/2);
 }
 
 }  // namespace recurve
