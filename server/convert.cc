@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -39,6 +40,23 @@ v1::JobMetrics ToWire(const JobMetrics& metrics) {
   wire.set_rows_per_second(metrics.rows_per_second);
   wire.set_seconds(metrics.seconds);
   wire.set_fraction_done(metrics.fraction_done);
+  return wire;
+}
+
+v1::JobEvaluation ToWire(const JobEvaluation& evaluation) {
+  v1::JobEvaluation wire;
+  wire.set_step(evaluation.step);
+  wire.set_loss(evaluation.loss);
+  wire.set_accuracy(evaluation.accuracy);
+  wire.set_weight(evaluation.weight);
+  return wire;
+}
+
+v1::JobCheckpoint ToWire(const JobCheckpoint& checkpoint) {
+  v1::JobCheckpoint wire;
+  wire.set_step(checkpoint.step);
+  wire.set_size_bytes(checkpoint.size_bytes);
+  wire.set_seconds(checkpoint.seconds);
   return wire;
 }
 
@@ -219,6 +237,12 @@ v1::Job ToWire(const Job& job) {
   wire.set_loss(job.loss);
   if (job.held_out_loss) wire.set_held_out_loss(*job.held_out_loss);
   wire.set_model_version(job.model_version);
+  wire.set_owner(job.owner);
+  wire.set_priority(job.priority);
+  wire.set_runs(job.runs);
+  wire.set_checkpoint_step(job.checkpoint_step);
+  if (job.best) *wire.mutable_best() = ToWire(*job.best);
+  wire.set_data_sha256(job.data_sha256);
   AddDevices(job.devices, wire.mutable_devices());
   return wire;
 }
@@ -227,14 +251,28 @@ v1::JobEvent ToWire(const JobEvent& event) {
   v1::JobEvent wire;
   wire.set_number(event.number);
   *wire.mutable_time() = ToWire(event.time);
-  if (const auto* job = std::get_if<Job>(&event.what)) {
-    *wire.mutable_state() = ToWire(*job);
-  } else if (const auto* metrics = std::get_if<JobMetrics>(&event.what)) {
-    *wire.mutable_metrics() = ToWire(*metrics);
-  } else {
-    wire.set_warning(std::get<JobWarning>(event.what).text);
-  }
+  std::visit(
+      [&wire](const auto& what) {
+        using What = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<What, Job>) {
+          *wire.mutable_state() = ToWire(what);
+        } else if constexpr (std::is_same_v<What, JobMetrics>) {
+          *wire.mutable_metrics() = ToWire(what);
+        } else if constexpr (std::is_same_v<What, JobEvaluation>) {
+          *wire.mutable_evaluation() = ToWire(what);
+        } else if constexpr (std::is_same_v<What, JobCheckpoint>) {
+          *wire.mutable_checkpoint() = ToWire(what);
+        } else {
+          wire.set_warning(what.text);
+        }
+      },
+      event.what);
   return wire;
+}
+
+JobRequest FromWire(const v1::TrainRequest& wire) {
+  return {wire.spec(), wire.job_id(), wire.request_id(), wire.owner(),
+          wire.priority()};
 }
 
 }  // namespace recurve::server

@@ -53,6 +53,7 @@ v1::EvaluateResponse ToWire(const ModelVersion& version,
 v1::StepResponse ToWire(const StepResult& result);
 v1::Job ToWire(const Job& job);
 v1::JobEvent ToWire(const JobEvent& event);
+JobRequest FromWire(const v1::TrainRequest& wire);
 
 }  // namespace recurve::server
 

@@ -41,18 +41,41 @@ bool HasEnded(JobState state);
 // The one table of transitions. A state is never its own successor.
 bool MayFollow(JobState from, JobState to);
 
+// A loss over data that is not trained on.
+struct JobEvaluation {
+  int64_t step = 0;
+  double loss = 0;      // weighted mean
+  double accuracy = 0;  // cross-entropy only
+  double weight = 0;
+};
+
+// What a client submits.
+struct JobRequest {
+  v1::TrainSpec spec;
+  std::string id;          // empty: chosen by the store
+  std::string request_id;  // empty: none
+  std::string owner;       // owners share the devices fairly
+  int32_t priority = 0;    // higher ones run first
+};
+
 struct Job {
   std::string id;  // without "jobs/"
   v1::TrainSpec spec;
+  std::string owner;
+  int32_t priority = 0;
   JobState state = JobState::kQueued;
   std::string cause;  // why it is in that state, for people
   absl::Time create_time;
   std::optional<absl::Time> start_time;  // of VALIDATING
   std::optional<absl::Time> end_time;
-  int64_t step = 0;
-  int64_t max_steps = 0;  // 0 = not known
-  double loss = 0;        // of the last report
+  int32_t runs = 0;                   // how often it was started
+  int64_t step = 0;                   // of the last report
+  int64_t max_steps = 0;              // 0 = not known
+  double loss = 0;                    // of the last report
+  int64_t checkpoint_step = 0;        // of the newest checkpoint; 0 = none
+  std::optional<JobEvaluation> best;  // by validation loss
   std::optional<double> held_out_loss;
+  std::string data_sha256;          // of the training data, once read
   std::string model_version;        // models/NAME/versions/N, once published
   std::vector<DeviceTime> devices;  // totals, in device order
 };
@@ -72,10 +95,18 @@ struct JobWarning {
   std::string text;
 };
 
+// A checkpoint that is on disk.
+struct JobCheckpoint {
+  int64_t step = 0;
+  int64_t size_bytes = 0;
+  double seconds = 0;  // that writing it took
+};
+
 struct JobEvent {
   int64_t number = 0;  // 0, 1, 2, ... of its job, without gaps
   absl::Time time;
-  std::variant<Job, JobMetrics, JobWarning> what;  // Job: as it then was
+  // Job: as it then was.
+  std::variant<Job, JobMetrics, JobWarning, JobEvaluation, JobCheckpoint> what;
 };
 
 }  // namespace recurve

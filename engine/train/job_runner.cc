@@ -36,9 +36,7 @@ class JobRunner::Impl {
   }
   ~Impl() { Shutdown(); }
 
-  absl::StatusOr<Job> Submit(const v1::TrainSpec& spec,
-                             absl::string_view job_id,
-                             absl::string_view request_id);
+  absl::StatusOr<Job> Submit(const JobRequest& request);
   absl::StatusOr<Job> Cancel(absl::string_view job_id);
   void Shutdown();
 
@@ -63,20 +61,17 @@ class JobRunner::Impl {
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(join_mutex_);
 };
 
-absl::StatusOr<Job> JobRunner::Impl::Submit(const v1::TrainSpec& spec,
-                                            absl::string_view job_id,
-                                            absl::string_view request_id) {
-  RETURN_IF_ERROR(CheckTrainSpec(spec));
+absl::StatusOr<Job> JobRunner::Impl::Submit(const JobRequest& request) {
+  RETURN_IF_ERROR(CheckTrainSpec(request.spec));
   absl::MutexLock lock(&mutex_);
   if (shut_down_) return absl::UnavailableError("the server is shutting down");
   const bool full = static_cast<int>(queue_.size()) >= options_.max_queued;
-  if (full && !environment_.jobs.FindRequest(request_id).ok()) {
+  if (full && !environment_.jobs.FindRequest(request.request_id).ok()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(queue_.size(), " jobs are queued, the most there can be"));
   }
   bool created = false;
-  ASSIGN_OR_RETURN(
-      Job job, environment_.jobs.Create(spec, job_id, request_id, &created));
+  ASSIGN_OR_RETURN(Job job, environment_.jobs.Create(request, &created));
   if (created) queue_.push_back(job.id);
   return job;
 }
@@ -154,10 +149,8 @@ JobRunner::JobRunner(const Options& options, DevicePool& devices,
                          options.max_parameters})) {}
 JobRunner::~JobRunner() = default;
 
-absl::StatusOr<Job> JobRunner::Submit(const v1::TrainSpec& spec,
-                                      absl::string_view job_id,
-                                      absl::string_view request_id) {
-  return impl_->Submit(spec, job_id, request_id);
+absl::StatusOr<Job> JobRunner::Submit(const JobRequest& request) {
+  return impl_->Submit(request);
 }
 absl::StatusOr<Job> JobRunner::Cancel(absl::string_view job_id) {
   return impl_->Cancel(job_id);

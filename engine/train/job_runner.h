@@ -36,9 +36,7 @@ class JobRunner {
   // Returns once the job is kept. InvalidArgument for a spec that can be seen
   // to be wrong at once, ResourceExhausted for a full queue, Unavailable after
   // Shutdown; otherwise as JobStore::Create.
-  absl::StatusOr<Job> Submit(const v1::TrainSpec& spec,
-                             absl::string_view job_id,
-                             absl::string_view request_id);
+  absl::StatusOr<Job> Submit(const JobRequest& request);
 
   // A queued job is CANCELLED at once; a running one is CANCELLING and stops at
   // its next micro-batch, or once its data are read; an ended one stays as it

@@ -90,7 +90,7 @@ class JobRunnerTest : public ::testing::Test {
   }
 
   std::string Submit(const std::string& changes) {
-    const auto job = runner_->Submit(Spec(changes), "", "");
+    const auto job = runner_->Submit({Spec(changes), "", ""});
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? job->id : "";
   }
@@ -214,7 +214,7 @@ TEST_F(JobRunnerTest, TrainsAPublishedModelFurther) {
   ASSERT_EQ(WaitForEnd(Submit("")).state, kSucceeded);
   v1::TrainSpec spec = Spec("");
   spec.clear_config();
-  const auto submitted = runner_->Submit(spec, "further", "");
+  const auto submitted = runner_->Submit({spec, "further", ""});
   ASSERT_TRUE(submitted.ok());
   const Job job = WaitForEnd("further");
   ASSERT_EQ(job.state, kSucceeded) << job.cause;
@@ -296,7 +296,7 @@ TEST_F(JobRunnerTest, CancelsAtAnyTime) {
 }
 
 TEST_F(JobRunnerTest, RefusesWrongSpecsAtOnce) {
-  EXPECT_EQ(runner_->Submit(Spec("max_steps: -1"), "", "").status().code(),
+  EXPECT_EQ(runner_->Submit({Spec("max_steps: -1"), "", ""}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(jobs_->List(0, "")->jobs.empty());
 }
@@ -340,11 +340,11 @@ TEST_F(JobRunnerTest, AFullQueueRefusesNewJobsOnly) {
   Start();
   const std::string running = Submit(kEndless);
   WaitUntilItTrains(running);
-  const auto queued = runner_->Submit(Spec(""), "queued", "request");
+  const auto queued = runner_->Submit({Spec(""), "queued", "request"});
   ASSERT_TRUE(queued.ok());
-  EXPECT_EQ(runner_->Submit(Spec(""), "", "").status().code(),
+  EXPECT_EQ(runner_->Submit({Spec(""), "", ""}).status().code(),
             absl::StatusCode::kResourceExhausted);
-  const auto again = runner_->Submit(Spec(""), "", "request");
+  const auto again = runner_->Submit({Spec(""), "", "request"});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->id, "queued");
   ASSERT_TRUE(runner_->Cancel(running).ok());
@@ -378,7 +378,7 @@ TEST_F(JobRunnerTest, ShutdownCancelsAllAndTakesNoMore) {
     EXPECT_EQ(job.state, kCancelled);
     EXPECT_EQ(job.cause, "server shut down");
   }
-  EXPECT_EQ(runner_->Submit(Spec(""), "", "").status().code(),
+  EXPECT_EQ(runner_->Submit({Spec(""), "", ""}).status().code(),
             absl::StatusCode::kUnavailable);
   runner_->Shutdown();  // again: nothing happens
 }

@@ -39,13 +39,11 @@ class JobStore {
 
   virtual ~JobStore() = default;
 
-  // A new job in state QUEUED, with that as event 0. An empty `id` is chosen by
-  // the store. With a `request_id` seen before, the job it made is returned if
-  // the spec is the same (`*created` false), else InvalidArgument.
-  // AlreadyExists for an id in use; ResourceExhausted when full.
-  virtual absl::StatusOr<Job> Create(const v1::TrainSpec& spec,
-                                     absl::string_view id,
-                                     absl::string_view request_id,
+  // A new job in state QUEUED, with that as event 0. With a request id seen
+  // before, the job it made is returned if the spec is the same (`*created`
+  // false), else InvalidArgument. AlreadyExists for an id in use;
+  // ResourceExhausted when full.
+  virtual absl::StatusOr<Job> Create(const JobRequest& request,
                                      bool* created) = 0;
   virtual absl::StatusOr<Job> Get(absl::string_view id) const = 0;
   // The job that Create made for this request id.

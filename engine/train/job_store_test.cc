@@ -30,7 +30,7 @@ class JobStoreTest : public ::testing::Test {
  protected:
   Job Create(const std::string& id, const std::string& request_id = "") {
     bool created = false;
-    const auto job = store_->Create(Spec(), id, request_id, &created);
+    const auto job = store_->Create({Spec(), id, request_id}, &created);
     EXPECT_TRUE(job.ok()) << job.status();
     EXPECT_TRUE(created);
     return *job;
@@ -39,7 +39,7 @@ class JobStoreTest : public ::testing::Test {
                      const v1::TrainSpec& spec) {
     bool created = true;
     const absl::Status status =
-        store_->Create(spec, id, request_id, &created).status();
+        store_->Create({spec, id, request_id}, &created).status();
     EXPECT_FALSE(created);
     return status;
   }
@@ -79,7 +79,7 @@ TEST_F(JobStoreTest, RefusesIdsInUseAndBadOnes) {
 TEST_F(JobStoreTest, ARequestIdMakesOneJob) {
   Create("a", "request");
   bool created = true;
-  const auto again = store_->Create(Spec(), "b", "request", &created);
+  const auto again = store_->Create({Spec(), "b", "request"}, &created);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->id, "a");
   EXPECT_FALSE(created);
@@ -101,7 +101,7 @@ TEST_F(JobStoreTest, KeepsNoMoreThanItMay) {
   EXPECT_EQ(Error("c", "", Spec()).code(),
             absl::StatusCode::kResourceExhausted);
   bool created = true;
-  EXPECT_EQ(store_->Create(Spec(), "", "request", &created)->id, "a");
+  EXPECT_EQ(store_->Create({Spec(), "", "request"}, &created)->id, "a");
 }
 
 TEST_F(JobStoreTest, ListsNewestFirstInStablePages) {

@@ -82,9 +82,7 @@ class MemoryJobStore final : public JobStore {
  public:
   explicit MemoryJobStore(const JobStoreLimits& limits) : limits_(limits) {}
 
-  absl::StatusOr<Job> Create(const v1::TrainSpec& spec, absl::string_view id,
-                             absl::string_view request_id,
-                             bool* created) override;
+  absl::StatusOr<Job> Create(const JobRequest& request, bool* created) override;
   absl::StatusOr<Job> Get(absl::string_view id) const override;
   absl::StatusOr<Job> FindRequest(absl::string_view request_id) const override;
   absl::StatusOr<JobPage> List(int page_size,
@@ -181,21 +179,22 @@ std::string MemoryJobStore::UnusedId() {
   return id;
 }
 
-absl::StatusOr<Job> MemoryJobStore::Create(const v1::TrainSpec& spec,
-                                           absl::string_view id,
-                                           absl::string_view request_id,
+absl::StatusOr<Job> MemoryJobStore::Create(const JobRequest& request,
                                            bool* created) {
   *created = false;
+  const std::string& id = request.id;
   if (!id.empty()) RETURN_IF_ERROR(CheckResourceId(id, "job_id"));
   absl::MutexLock lock(&mutex_);
-  if (const auto at = by_request_.find(request_id); at != by_request_.end()) {
+  if (const auto at = by_request_.find(request.request_id);
+      at != by_request_.end()) {
     const Job& job = at->second->job;
-    if (google::protobuf::util::MessageDifferencer::Equals(job.spec, spec)) {
+    if (google::protobuf::util::MessageDifferencer::Equals(job.spec,
+                                                           request.spec)) {
       return job;
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("request_id: \"", request_id, "\" was used for jobs/",
-                     job.id, ", which has another spec"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request_id: \"", request.request_id, "\" was used for jobs/", job.id,
+        ", which has another spec"));
   }
   if (records_.count(id) > 0) {
     return absl::AlreadyExistsError(
@@ -206,15 +205,17 @@ absl::StatusOr<Job> MemoryJobStore::Create(const v1::TrainSpec& spec,
     return absl::ResourceExhaustedError(
         absl::StrCat(count, " jobs are kept, the most there can be"));
   }
-  const std::string name = id.empty() ? UnusedId() : std::string(id);
+  const std::string name = id.empty() ? UnusedId() : id;
   Record& record = records_[name];
   record.sequence = count;
   record.job.id = name;
-  record.job.spec = spec;
+  record.job.spec = request.spec;
+  record.job.owner = request.owner;
+  record.job.priority = request.priority;
   record.job.create_time = absl::Now();
   Append(record.job, &record);
   by_sequence_[record.sequence] = &record;
-  if (!request_id.empty()) by_request_[std::string(request_id)] = &record;
+  if (!request.request_id.empty()) by_request_[request.request_id] = &record;
   *created = true;
   return record.job;
 }

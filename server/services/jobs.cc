@@ -86,10 +86,8 @@ class JobsService final : public v1::Jobs::CallbackService {
           // Sizes that come from the data are not known yet.
           const auto model = Model::Create(request->spec().config());
           if (model.ok()) RETURN_IF_ERROR(engine_.CheckSize(**model));
-          ASSIGN_OR_RETURN(
-              const Job job,
-              engine_.job_runner.Submit(request->spec(), request->job_id(),
-                                        request->request_id()));
+          ASSIGN_OR_RETURN(const Job job,
+                           engine_.job_runner.Submit(FromWire(*request)));
           *response = ToWire(job);
           return absl::OkStatus();
         });
