@@ -9,10 +9,10 @@
 #include <fstream>
 #include <system_error>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
 #include "kernels/status.h"
@@ -99,6 +99,7 @@ Predictor::Options PredictorOptions(const ServerConfig& config) {
 
 JobRunner::Options JobOptions(const ServerConfig& config) {
   JobRunner::Options options;
+  options.directory = absl::StrCat(config.data_dir(), "/jobs");
   options.max_running = config.max_running_jobs();
   options.max_queued = config.max_queued_jobs();
   options.max_parameters = config.max_parameters();
@@ -106,19 +107,25 @@ JobRunner::Options JobOptions(const ServerConfig& config) {
 }
 
 HeldOutEvaluator HeldOut(const Evaluator& evaluator) {
-  return [&evaluator](
-             const TrainableModel& model, absl::Span<const int32_t> tokens,
-             const std::atomic<bool>& cancelled) -> absl::StatusOr<double> {
+  return [&evaluator](const TrainableModel& model, const Dataset& data,
+                      const std::atomic<bool>& cancelled)
+             -> absl::StatusOr<JobEvaluation> {
     CallControl control;
     control.cancelled = {std::shared_ptr<void>(), &cancelled};  // not owned
     TextOptions options;
-    options.chunk_rows = kHeldOutChunkRows;
-    options.carry_state = !model.model->bidirectional();
+    if (std::holds_alternative<TextDataset>(data)) {
+      options.chunk_rows = kHeldOutChunkRows;
+      options.carry_state = !model.model->bidirectional();
+    }
     ASSIGN_OR_RETURN(const Evaluation evaluation,
-                     evaluator.EvaluateText(
+                     evaluator.EvaluateDataset(
                          ModelVersion::InMemory(model.model, model.parameters),
-                         tokens, options, control));
-    return evaluation.loss;
+                         data, options, control));
+    JobEvaluation result;
+    result.loss = evaluation.loss;
+    result.accuracy = evaluation.accuracy;
+    result.weight = evaluation.weight;
+    return result;
   };
 }
 

@@ -1,5 +1,6 @@
 #include "engine/train/job_execution.h"
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -22,11 +23,11 @@ namespace {
 class Execution {
  public:
   Execution(const JobEnvironment& environment, const Job& job,
-            const std::atomic<bool>& cancelled)
+            JobControl& control)
       : environment_(environment),
         id_(job.id),
         spec_(job.spec),
-        cancelled_(cancelled) {}
+        control_(control) {}
 
   absl::Status Run();
 
@@ -42,11 +43,11 @@ class Execution {
   const JobEnvironment& environment_;
   const std::string id_;
   const v1::TrainSpec spec_;
-  const std::atomic<bool>& cancelled_;
+  JobControl& control_;
 };
 
 absl::Status Execution::CheckCancelled() const {
-  return cancelled_ ? absl::CancelledError("") : absl::OkStatus();
+  return control_.stopping() ? absl::CancelledError("") : absl::OkStatus();
 }
 
 absl::Status Execution::Enter(JobState state, absl::string_view cause,
@@ -65,16 +66,18 @@ absl::StatusOr<std::string> Execution::Train(TrainingRun& run,
                            const std::vector<DeviceTime>& devices) {
                       return environment_.jobs.Report(id_, metrics, devices);
                     });
-  RETURN_IF_ERROR(loop.Run(cancelled_));
+  RETURN_IF_ERROR(loop.Run(control_.stopping()));
   return loop.EndReason();
 }
 
 absl::StatusOr<std::optional<double>> Execution::Evaluate(
     const TrainingRun& run, const TrainableModel& trained) {
   if (run.held_out.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(const double loss,
-                   environment_.evaluate(trained, run.held_out, cancelled_));
-  return loss;
+  ASSIGN_OR_RETURN(
+      const JobEvaluation evaluation,
+      environment_.evaluate(trained, Dataset(TextDataset{run.held_out}),
+                            control_.stopping()));
+  return evaluation.loss;
 }
 
 absl::Status Execution::Run() {
@@ -131,9 +134,13 @@ void End(JobStore& jobs, const std::string& id, const absl::Status& status) {
 
 }  // namespace
 
+absl::Duration SteadyClock() {
+  return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
 void ExecuteJob(const JobEnvironment& environment, const Job& job,
-                const std::atomic<bool>& cancelled) {
-  Execution execution(environment, job, cancelled);
+                JobControl& control) {
+  Execution execution(environment, job, control);
   const absl::Status status = RunWithoutExceptions(execution);
   if (!status.ok()) End(environment.jobs, job.id, status);
 }

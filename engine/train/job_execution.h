@@ -1,18 +1,23 @@
-// One training job, from VALIDATING to its end.
+// One run of a training job, from VALIDATING on.
 #ifndef RECURVE_ENGINE_TRAIN_JOB_EXECUTION_H_
 #define RECURVE_ENGINE_TRAIN_JOB_EXECUTION_H_
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string>
 
+#include "absl/time/time.h"
 #include "engine/schedule/device.h"
 #include "engine/train/dataset_store.h"
 #include "engine/train/held_out.h"
 #include "engine/train/job.h"
+#include "engine/train/job_control.h"
 #include "engine/train/job_store.h"
 #include "engine/train/training_run.h"
 
 namespace recurve {
+
+absl::Duration SteadyClock();
 
 // What all jobs run on. Everything outlives the jobs.
 struct JobEnvironment {
@@ -22,14 +27,23 @@ struct JobEnvironment {
   ModelExchange& models;
   HeldOutEvaluator evaluate;
   int64_t max_parameters;  // of a new model
+  // directory/ID is a job's own: checkpoints/, metrics.csv and TensorBoard's
+  // event files.
+  std::string directory;
+  // Since some moment, steady.
+  std::function<absl::Duration()> clock = SteadyClock;
+  // Between attempts to record how a run ended.
+  absl::Duration retry_delay = absl::Seconds(1);
 };
 
-// Runs `job`, which is VALIDATING, on the calling thread and brings it to an
-// end in the store: SUCCEEDED, FAILED with the cause, or CANCELLED, with the
-// cause of CANCELLING, once `cancelled` is true. Whoever sets that has made the
-// job CANCELLING before. Never throws.
+// Runs `job`, which is VALIDATING, on the calling thread: from its newest
+// checkpoint if its folder has one that reads, else from the beginning. Leaves
+// it in the store as SUCCEEDED, FAILED with the cause, CANCELLED with the cause
+// of CANCELLING, PAUSED, or, after a shutdown, QUEUED; the last two with a
+// checkpoint of all that was done. Only where the store cannot keep that until
+// a shutdown is the job left as it was. Never throws.
 void ExecuteJob(const JobEnvironment& environment, const Job& job,
-                const std::atomic<bool>& cancelled);
+                JobControl& control);
 
 }  // namespace recurve
 

@@ -1,7 +1,6 @@
 #include "engine/train/job_runner.h"
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <map>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/train/job_control.h"
 #include "engine/train/job_execution.h"
 #include "kernels/status.h"
 
@@ -54,8 +54,7 @@ class JobRunner::Impl {
   const JobEnvironment environment_;
   absl::Mutex mutex_;
   std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);
-  // Each with the flag that cancels it.
-  std::map<std::string, std::atomic<bool>> running_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, JobControl> running_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Mutex join_mutex_;
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(join_mutex_);
@@ -93,7 +92,7 @@ absl::StatusOr<Job> JobRunner::Impl::Stop(const std::string& id,
     const auto job =
         environment_.jobs.SetState(id, JobState::kCancelling, cause);
     // After the state: who sees the flag relies on that.
-    if (job.ok()) running->second = true;
+    if (job.ok()) running->second.Stop(StopRequest::kCancel);
     if (!absl::IsFailedPrecondition(job.status())) return job;
   }
   return environment_.jobs.Get(id);  // has ended, or is CANCELLING already
@@ -104,7 +103,7 @@ absl::StatusOr<Job> JobRunner::Impl::Begin() {
   queue_.pop_front();
   ASSIGN_OR_RETURN(Job job,
                    environment_.jobs.SetState(id, JobState::kValidating, ""));
-  running_.try_emplace(id, false);
+  running_.try_emplace(id);
   return job;
 }
 
@@ -115,9 +114,9 @@ void JobRunner::Impl::RunJobs() {
     if (shut_down_) return;
     const auto job = Begin();
     if (!job.ok()) continue;
-    const std::atomic<bool>& cancelled = running_.find(job->id)->second;
+    JobControl& control = running_.find(job->id)->second;
     mutex_.Unlock();
-    ExecuteJob(environment_, *job, cancelled);
+    ExecuteJob(environment_, *job, control);
     mutex_.Lock();
     running_.erase(job->id);
   }
@@ -131,7 +130,7 @@ void JobRunner::Impl::Shutdown() {
       const std::string id = queue_.front();
       Stop(id, kShutdownCause).status().IgnoreError();
     }
-    for (const auto& [id, cancelled] : running_) {
+    for (const auto& [id, control] : running_) {
       Stop(id, kShutdownCause).status().IgnoreError();
     }
   }
@@ -146,7 +145,7 @@ JobRunner::JobRunner(const Options& options, DevicePool& devices,
     : impl_(std::make_unique<Impl>(
           options,
           JobEnvironment{devices, jobs, datasets, models, std::move(evaluate),
-                         options.max_parameters})) {}
+                         options.max_parameters, options.directory})) {}
 JobRunner::~JobRunner() = default;
 
 absl::StatusOr<Job> JobRunner::Submit(const JobRequest& request) {

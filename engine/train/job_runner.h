@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -22,6 +23,8 @@ namespace recurve {
 class JobRunner {
  public:
   struct Options {
+    // Each job has a folder in it, by its id: checkpoints and metrics files.
+    std::string directory;
     int max_running = 1;
     int max_queued = 1000;
     int64_t max_parameters = int64_t{1} << 28;  // of a job's new model

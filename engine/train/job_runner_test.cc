@@ -27,6 +27,12 @@ using enum JobState;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+JobEvaluation Loss(double loss) {
+  JobEvaluation evaluation;
+  evaluation.loss = loss;
+  return evaluation;
+}
+
 std::string Text() {
   std::string text;
   for (int i = 0; i < 200; ++i) absl::StrAppend(&text, "abc", i % 7, " ");
@@ -46,8 +52,8 @@ class JobRunnerTest : public ::testing::Test {
     auto upload = *store_->StartUpload("text", "");
     EXPECT_TRUE(upload->Append(Text()).ok());
     EXPECT_TRUE(upload->Commit().ok());
-    evaluate_ = [](const TrainableModel&, absl::Span<const int32_t>,
-                   const std::atomic<bool>&) { return 1.25; };
+    evaluate_ = [](const TrainableModel&, const Dataset&,
+                   const std::atomic<bool>&) { return Loss(1.25); };
     Start();
   }
 
@@ -55,9 +61,9 @@ class JobRunnerTest : public ::testing::Test {
     runner_.reset();
     runner_ = std::make_unique<JobRunner>(
         options_, devices_, *jobs_, *store_, models_,
-        [this](const TrainableModel& model, absl::Span<const int32_t> tokens,
+        [this](const TrainableModel& model, const Dataset& data,
                const std::atomic<bool>& cancelled) {
-          return evaluate_(model, tokens, cancelled);
+          return evaluate_(model, data, cancelled);
         });
   }
 
@@ -196,11 +202,12 @@ TEST_F(JobRunnerTest, TheWeightsAreThoseOfTheLoadersBatchesStepByStep) {
 TEST_F(JobRunnerTest, JudgesTheTrainedWeightsByTheHeldOutText) {
   std::vector<float> parameters;
   std::string tokens_seen;
-  evaluate_ = [&](const TrainableModel& model, absl::Span<const int32_t> tokens,
+  evaluate_ = [&](const TrainableModel& model, const Dataset& data,
                   const std::atomic<bool>&) {
     parameters = model.parameters;
-    for (int32_t token : tokens) tokens_seen += model.vocabulary[token];
-    return 2.5;
+    for (int32_t token : std::get<TextDataset>(data).tokens)
+      tokens_seen += model.vocabulary[token];
+    return Loss(2.5);
   };
   const Job job = WaitForEnd(Submit("held_out_characters: 30"));
   ASSERT_EQ(job.state, kSucceeded) << job.cause;
@@ -269,8 +276,8 @@ TEST_F(JobRunnerTest, CancelsAQueuedJobAtOnce) {
 TEST_F(JobRunnerTest, CancelsDuringTheEvaluation) {
   absl::Notification begun;
   evaluate_ =
-      [&](const TrainableModel&, absl::Span<const int32_t>,
-          const std::atomic<bool>& cancelled) -> absl::StatusOr<double> {
+      [&](const TrainableModel&, const Dataset&,
+          const std::atomic<bool>& cancelled) -> absl::StatusOr<JobEvaluation> {
     begun.Notify();
     while (!cancelled) absl::SleepFor(absl::Milliseconds(1));
     return absl::CancelledError("");
@@ -322,8 +329,8 @@ TEST_F(JobRunnerTest, AJobThatGoesWrongFailsWithItsCause) {
 }
 
 TEST_F(JobRunnerTest, FailsWhereEvaluationOrPublishingDoes) {
-  evaluate_ = [](const TrainableModel&, absl::Span<const int32_t>,
-                 const std::atomic<bool>&) -> absl::StatusOr<double> {
+  evaluate_ = [](const TrainableModel&, const Dataset&,
+                 const std::atomic<bool>&) -> absl::StatusOr<JobEvaluation> {
     throw std::runtime_error("evaluator broke");
   };
   Job job = WaitForEnd(Submit("held_out_characters: 10"));
