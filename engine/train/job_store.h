@@ -65,6 +65,15 @@ class JobStore {
   // record is still updated.
   virtual absl::Status Report(absl::string_view id, const JobMetrics& metrics,
                               std::vector<DeviceTime> devices) = 0;
+  // Appends it as an event; the best so far is taken into the record. The limit
+  // of events as above.
+  virtual absl::Status ReportEvaluation(absl::string_view id,
+                                        const JobEvaluation& evaluation,
+                                        bool best) = 0;
+  // Appends it as an event and takes its step into the record; the limit of
+  // events as above.
+  virtual absl::Status ReportCheckpoint(absl::string_view id,
+                                        const JobCheckpoint& checkpoint) = 0;
   virtual absl::Status Warn(absl::string_view id, absl::string_view text) = 0;
 
   // Events from number `first` on that are there now, at most `limit` (0 and
@@ -82,7 +91,7 @@ class JobStore {
 
 struct JobStoreLimits {
   int64_t max_jobs = 100'000;
-  // State changes are always kept, metrics and warnings up to here; a last
+  // State changes are always kept, all others up to here; a last
   // warning says that there will be no more.
   int64_t max_events_per_job = 100'000;
 };

@@ -161,6 +161,22 @@ TEST_F(JobStoreTest, ReportsUpdateTheRecord) {
   EXPECT_EQ(std::get<JobWarning>(events[1].what).text, "careful");
 }
 
+TEST_F(JobStoreTest, EvaluationsAndCheckpointsUpdateTheRecord) {
+  Create("a");
+  ASSERT_TRUE(store_->ReportEvaluation("a", {5, 2.5, 0.5, 7}, true).ok());
+  ASSERT_TRUE(store_->ReportEvaluation("a", {6, 3.5, 0.25, 7}, false).ok());
+  ASSERT_TRUE(store_->ReportCheckpoint("a", {4, 1000, 0.5}).ok());
+  const Job job = *store_->Get("a");
+  EXPECT_EQ(job.best->step, 5);
+  EXPECT_EQ(job.best->loss, 2.5);
+  EXPECT_EQ(job.checkpoint_step, 4);
+  EXPECT_EQ(job.step, 0);
+  const auto events = *store_->Events("a", 1, 0);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(std::get<JobEvaluation>(events[1].what).accuracy, 0.25);
+  EXPECT_EQ(std::get<JobCheckpoint>(events[2].what).size_bytes, 1000);
+}
+
 TEST_F(JobStoreTest, EventsComeInPiecesFromAnyNumber) {
   Create("a");
   for (int i = 1; i < 2500; ++i) {

@@ -92,6 +92,11 @@ class MemoryJobStore final : public JobStore {
       const std::function<void(Job&)>& change) override;
   absl::Status Report(absl::string_view id, const JobMetrics& metrics,
                       std::vector<DeviceTime> devices) override;
+  absl::Status ReportEvaluation(absl::string_view id,
+                                const JobEvaluation& evaluation,
+                                bool best) override;
+  absl::Status ReportCheckpoint(absl::string_view id,
+                                const JobCheckpoint& checkpoint) override;
   absl::Status Warn(absl::string_view id, absl::string_view text) override;
   absl::StatusOr<std::vector<JobEvent>> Events(absl::string_view id,
                                                int64_t first,
@@ -155,7 +160,7 @@ void MemoryJobStore::AppendLimited(decltype(JobEvent::what) what,
     return Append(std::move(what), record);
   }
   record->full = true;
-  Append(JobWarning{"no further metrics and warnings of this job are kept"},
+  Append(JobWarning{"no further events of this job are kept but its states"},
          record);
 }
 
@@ -294,6 +299,25 @@ absl::Status MemoryJobStore::Report(absl::string_view id,
     record.job.loss = metrics.loss;
     record.job.devices = std::move(devices);
     AppendLimited(metrics, &record);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status MemoryJobStore::ReportEvaluation(absl::string_view id,
+                                              const JobEvaluation& evaluation,
+                                              bool best) {
+  return Change(id, [&](Record& record) {
+    if (best) record.job.best = evaluation;
+    AppendLimited(evaluation, &record);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status MemoryJobStore::ReportCheckpoint(absl::string_view id,
+                                              const JobCheckpoint& checkpoint) {
+  return Change(id, [&](Record& record) {
+    record.job.checkpoint_step = checkpoint.step;
+    AppendLimited(checkpoint, &record);
     return absl::OkStatus();
   });
 }
