@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "engine/train/step_result.h"
@@ -40,6 +41,15 @@ absl::string_view JobStateName(JobState state);
 bool HasEnded(JobState state);
 // The one table of transitions. A state is never its own successor.
 bool MayFollow(JobState from, JobState to);
+// What a job becomes that a server finds in `state` when it starts.
+JobState AfterRestart(JobState state);
+
+// What clients ask for.
+enum class JobChange { kPause, kResume, kCancel };
+// The state that the change leads to, `state` itself where there is nothing
+// left to do. FailedPrecondition for a pause of what ends or has ended, and for
+// a resume of what is neither paused nor pausing.
+absl::StatusOr<JobState> AfterRequest(JobState state, JobChange change);
 
 // A loss over data that is not trained on.
 struct JobEvaluation {
