@@ -17,7 +17,9 @@ namespace recurve {
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> to)
-      : to_(std::move(to)) {}
+      : owned_(std::move(to)), to_(owned_.get()) {}
+  // `to` outlives this backend.
+  explicit ForwardingBackend(Backend& to) : to_(&to) {}
 
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(
       int64_t bytes) override {
@@ -127,7 +129,8 @@ class ForwardingBackend : public Backend {
   }
 
  private:
-  std::unique_ptr<Backend> to_;
+  const std::unique_ptr<Backend> owned_;
+  Backend* const to_;
 };
 
 }  // namespace recurve

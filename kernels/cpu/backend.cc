@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
+#include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/mask.h"
@@ -67,7 +69,8 @@ class CpuBackend : public Backend {
       return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes"));
     }
     // aligned_alloc wants whole multiples, and none may be a null pointer.
-    const int64_t units = bytes / kAlignment + 1;
+    const int64_t units =
+        std::max<int64_t>(1, (bytes + kAlignment - 1) / kAlignment);
     Memory memory(std::aligned_alloc(kAlignment, units * kAlignment));
     if (memory == nullptr) {
       return absl::ResourceExhaustedError(
@@ -157,6 +160,10 @@ class CpuBackend : public Backend {
 
 std::unique_ptr<Backend> CreateCpuBackend(int num_threads) {
   return std::make_unique<CpuBackend>(num_threads);
+}
+
+int64_t CpuWorkspaceBytes(int num_threads) {
+  return num_threads * cpu::kGemmScratchBytes;
 }
 
 }  // namespace recurve

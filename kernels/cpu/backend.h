@@ -2,6 +2,7 @@
 #ifndef RECURVE_KERNELS_CPU_BACKEND_H_
 #define RECURVE_KERNELS_CPU_BACKEND_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "kernels/backend.h"
@@ -13,6 +14,10 @@ namespace recurve {
 //
 // REQUIRES: num_threads >= 1.
 std::unique_ptr<Backend> CreateCpuBackend(int num_threads);
+
+// Bytes that the threads of such a device keep for themselves from their first
+// matrix products on, besides what Allocate gives out.
+int64_t CpuWorkspaceBytes(int num_threads);
 
 }  // namespace recurve
 

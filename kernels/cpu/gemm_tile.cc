@@ -297,12 +297,10 @@ namespace recurve::cpu {
 HWY_EXPORT(MultiplyBlockKernel);
 
 void MultiplyBlock(const GemmBlock& block) {
-  constexpr int64_t kFloatsA = kMaxTransposedRows * kSumBlock;
-  constexpr int64_t kFloatsB = 6 * kSumBlock * kColumnUnit;
   thread_local const hwy::AlignedFreeUniquePtr<float[]> scratch =
-      hwy::AllocateAligned<float>(kFloatsA + kFloatsB);
+      hwy::AllocateAligned<float>(kPackedFloatsA + kPackedFloatsB);
   HWY_DYNAMIC_DISPATCH(MultiplyBlockKernel)
-  (block, {scratch.get(), scratch.get() + kFloatsA});
+  (block, {scratch.get(), scratch.get() + kPackedFloatsA});
 }
 
 }  // namespace recurve::cpu

@@ -22,6 +22,12 @@ inline constexpr int64_t kColumnUnit = 48;
 // Most rows of a block whose a is transposed: these are packed together.
 inline constexpr int64_t kMaxTransposedRows = 256;
 
+// What a thread packs factors into: rows of a transposed, columns of b.
+inline constexpr int64_t kPackedFloatsA = kMaxTransposedRows * kSumBlock;
+inline constexpr int64_t kPackedFloatsB = 6 * kSumBlock * kColumnUnit;
+inline constexpr int64_t kGemmScratchBytes =
+    (kPackedFloatsA + kPackedFloatsB) * static_cast<int64_t>(sizeof(float));
+
 // A row-major matrix or its transpose.
 struct GemmOperand {
   const float* data = nullptr;
@@ -54,8 +60,8 @@ inline int64_t PackedColumns(int64_t depth, bool a_transposed) {
   return (units < kMaxUnits ? units : kMaxUnits) * kColumnUnit;
 }
 
-// c = a b or c += a b. Works in about 2.5 MB that each thread keeps from its
-// first call on.
+// c = a b or c += a b. Works in kGemmScratchBytes that each thread keeps from
+// its first call on.
 void MultiplyBlock(const GemmBlock& block);
 
 }  // namespace recurve::cpu

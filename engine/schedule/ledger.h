@@ -1,0 +1,192 @@
+// Who holds how much of a device's memory. One ledger a device (or a group of
+// devices that share one physical memory), used by serving and training alike:
+// nothing is allocated on the device that was not reserved here first, so that
+// nobody runs out of memory in the middle of work.
+//
+//   Ledger ledger({.name = "devices/0", .budget_bytes = 2 << 30});
+//
+//   // On any thread but the device's: serving, which refuses at once ...
+//   ASSIGN_OR_RETURN(Ledger::Reservation held,
+//                    ledger.Reserve("models/lm/versions/3",
+//                                   InferencePlan(model, {1024, 16})));
+//   // ... or a job, which waits in line.
+//   ASSIGN_OR_RETURN(Ledger::Reservation held,
+//                    ledger.ReserveOrWait("jobs/x", TrainingPlan(model, shape),
+//                                         {.cancelled = &cancelled}));
+//
+//   // On the device's thread: what is allocated through the account adds to
+//   // the owner's used bytes, and cannot exceed what is reserved.
+//   AccountBackend backend(device_backend, held.account());
+//   ASSIGN_OR_RETURN(auto buffer, backend.Allocate(bytes));
+//
+//   // A larger batch comes: grows (or shrinks) what is held.
+//   RETURN_IF_ERROR(held.Resize(InferencePlan(model, {4096, 16})));
+//
+// A reservation ends with its handle. Bytes that its buffers still occupy
+// then, because they are freed on the device's thread a little later, stay
+// reserved until the last of them is gone: `reserved` is never less than
+// `used`, of each owner and in all.
+//
+// Several ledgers, for training on several devices: take them in the order of
+// the devices, so that two trainers never wait for each other.
+#ifndef RECURVE_ENGINE_SCHEDULE_LEDGER_H_
+#define RECURVE_ENGINE_SCHEDULE_LEDGER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/schedule/memory_plan.h"
+
+namespace recurve {
+
+// Something that holds memory which it can do without: idle models. Thread-safe
+// and called without the ledger's lock; it may call the ledger back.
+class Evictor {
+ public:
+  virtual ~Evictor() = default;
+  // Bytes that it would give up now.
+  virtual int64_t EvictableBytes() = 0;
+  // Gives up at least `bytes`, or all that it can, least recently used first:
+  // ends those reservations, or shrinks them, before it returns, and sees that
+  // their buffers are freed soon; now, if it is called on the device's thread.
+  virtual void Evict(int64_t bytes) = 0;
+};
+
+struct OwnerMemory {
+  std::string owner;
+  MemoryPlan plan;                  // of all its reservations that are held
+  int64_t reserved_bytes = 0;       // more than the plan while buffers go
+  int64_t used_bytes = 0;           // allocated now
+  int64_t reserved_high_water = 0;  // since the owner's first reservation
+  int64_t used_high_water = 0;
+};
+
+struct WaitingRequest {
+  std::string owner;
+  MemoryPlan plan;  // what it asks for in addition
+  std::string reason;
+  absl::Time since;
+};
+
+// All at one instant.
+struct LedgerSnapshot {
+  std::string name;
+  int64_t budget_bytes = 0;  // 0 = not limited
+  int64_t reserved_bytes = 0;
+  int64_t used_bytes = 0;
+  int64_t reserved_high_water = 0;
+  int64_t used_high_water = 0;
+  std::vector<OwnerMemory> owners;      // by name
+  std::vector<WaitingRequest> waiting;  // in line
+};
+
+// Thread-safe.
+class Ledger {
+ public:
+  struct Options {
+    std::string name;          // for messages: devices/0
+    int64_t budget_bytes = 0;  // 0 = not limited
+    // Taken off the budget for good, under the owner `workspace`: what the
+    // device's threads keep for themselves (WorkspacePlan).
+    int64_t workspace_bytes = 0;
+    std::function<absl::Time()> now = absl::Now;
+  };
+
+  class Account;  // see AccountBackend
+
+  // Memory held for an owner. Movable; ends with its destruction. One thread at
+  // a time uses a handle; Release and destruction need no device thread.
+  class Reservation {
+   public:
+    Reservation() = default;  // holds nothing
+    Reservation(Reservation&& other) noexcept;
+    Reservation& operator=(Reservation&& other) noexcept;
+    ~Reservation() { Release(); }
+
+    explicit operator bool() const { return account_ != nullptr; }
+    const std::shared_ptr<Account>& account() const { return account_; }
+    MemoryPlan plan() const;
+    int64_t used_bytes() const;
+
+    // Holds `plan` instead. Growing is like Reserve, or TryReserve, of the
+    // difference: an error changes nothing. Shrinking always succeeds; bytes
+    // that are in use go when their buffers do. REQUIRES: holds something.
+    absl::Status Resize(const MemoryPlan& plan);
+    absl::Status TryResize(const MemoryPlan& plan);
+    // Ends it now; holds nothing afterwards.
+    void Release();
+
+   private:
+    friend class Ledger;
+    explicit Reservation(std::shared_ptr<Account> account)
+        : account_(std::move(account)) {}
+
+    std::shared_ptr<Account> account_;
+  };
+
+  struct Wait {
+    absl::Time deadline = absl::InfiniteFuture();
+    const std::atomic<bool>* cancelled = nullptr;  // looked at every 50 ms
+    // Once, on the calling thread, if it has to wait: the reason, for people.
+    std::function<void(const std::string& reason)> on_wait;
+  };
+
+  explicit Ledger(Options options);
+  // All reservations and buffers may outlive the ledger.
+  ~Ledger();
+
+  // What fits now, if need be after asking the evictors; does not wait for
+  // memory that is only on its way back. For the device's own thread; from
+  // elsewhere Reserve is better.
+  absl::StatusOr<Reservation> TryReserve(const std::string& owner,
+                                         const MemoryPlan& plan);
+
+  // The same, and waits until evicted memory has been freed, which needs the
+  // device's thread: never call it there. Goes before requests that wait in
+  // line.
+  //
+  // ResourceExhausted has the numbers: "jobs/x needs 1.2 GiB (activations 1.0
+  // GiB, weights 0.2 GiB): 0.3 GiB of the 2.0 GiB of devices/0 are free; held
+  // by models/a/versions/1 0.9 GiB, ...".
+  absl::StatusOr<Reservation> Reserve(const std::string& owner,
+                                      const MemoryPlan& plan);
+
+  // Waits in line, first come first served, until it fits; idle models are
+  // evicted for the first in line. ResourceExhausted, at once, only for what
+  // the whole budget does not hold; DeadlineExceeded and Cancelled, with the
+  // reason for the wait, as `wait` says. Not on the device's thread.
+  absl::StatusOr<Reservation> ReserveOrWait(const std::string& owner,
+                                            const MemoryPlan& plan,
+                                            const Wait& wait);
+
+  // Asked in the order of registration. `evictor` lives until it is removed;
+  // Remove returns when no call to it is under way.
+  void AddEvictor(Evictor* evictor);
+  void RemoveEvictor(Evictor* evictor);
+
+  const std::string& name() const;
+  int64_t budget_bytes() const;  // 0 = not limited
+  // Reserves nothing: whether `plan` would fit if nobody else held anything.
+  // ResourceExhausted as Reserve says it.
+  absl::Status CheckFitsBudget(const std::string& owner,
+                               const MemoryPlan& plan) const;
+  LedgerSnapshot Snapshot() const;
+
+ private:
+  class State;
+  class Acquisition;
+  // Shared with accounts, so that buffers may be freed after the ledger.
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_SCHEDULE_LEDGER_H_

@@ -1,0 +1,256 @@
+#include "engine/schedule/ledger_state.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace recurve {
+namespace {
+
+// How many holders a message names.
+constexpr size_t kNamedHolders = 3;
+
+MemoryPlan operator-(const MemoryPlan& a, const MemoryPlan& b) {
+  return a + MemoryPlan{-b.weights,     -b.gradients, -b.optimizer,
+                        -b.activations, -b.workspace, -b.sessions};
+}
+
+void Raise(int64_t& high_water, int64_t level) {
+  high_water = std::max(high_water, level);
+}
+
+}  // namespace
+
+// --- Accounts ---
+
+absl::Status Ledger::Account::Charge(int64_t bytes) {
+  absl::MutexLock lock(&state_->mutex());
+  if (used_ + bytes > plan_.total()) {
+    return absl::InternalError(absl::StrCat(
+        "plan exceeded: ", owner_, " reserved ", plan_.total(), " bytes (",
+        LargestTerms(plan_), ") on ", state_->options().name, ", uses ", used_,
+        " and allocates ", bytes, " more"));
+  }
+  state_->Set(*this, plan_, used_ + bytes, held_);
+  return absl::OkStatus();
+}
+
+void Ledger::Account::Refund(int64_t bytes) {
+  absl::MutexLock lock(&state_->mutex());
+  state_->Set(*this, plan_, used_ - bytes, held_);
+}
+
+// --- The books ---
+
+Ledger::State::State(const Options& options) : options_(options) {
+  if (options_.workspace_bytes == 0) return;
+  absl::MutexLock lock(&mutex_);
+  Owner& owner = owners_["workspace"];
+  const int64_t bytes = options_.workspace_bytes;
+  owner.accounts = 1;
+  owner.memory.owner = "workspace";
+  owner.memory.plan.workspace = bytes;
+  owner.memory.reserved_bytes = owner.memory.reserved_high_water = bytes;
+  reserved_ = reserved_high_water_ = bytes;
+}
+
+void Ledger::State::Set(Account& account, const MemoryPlan& plan, int64_t used,
+                        bool held) {
+  const int64_t reserved_before = account.reserved();
+  const int64_t leaving_before = reserved_before - account.plan_.total();
+  const bool lived = account.held_ || account.used_ > 0;
+  const MemoryPlan plan_change = plan - account.plan_;
+  const int64_t used_change = used - account.used_;
+  account.plan_ = plan;
+  account.used_ = used;
+  account.held_ = held;
+  const int64_t change = account.reserved() - reserved_before;
+
+  reserved_ += change;
+  leaving_ += account.reserved() - plan.total() - leaving_before;
+  used_ += used_change;
+  Raise(reserved_high_water_, reserved_);
+  Raise(used_high_water_, used_);
+
+  Owner& owner = owners_[account.owner()];
+  owner.memory.owner = account.owner();
+  owner.memory.plan = owner.memory.plan + plan_change;
+  owner.memory.reserved_bytes += change;
+  owner.memory.used_bytes += used_change;
+  Raise(owner.memory.reserved_high_water, owner.memory.reserved_bytes);
+  Raise(owner.memory.used_high_water, owner.memory.used_bytes);
+  owner.accounts += (held || used > 0) - lived;
+  if (owner.accounts == 0) owners_.erase(account.owner());
+
+  if (change < 0) GrantWaiting();
+}
+
+int64_t Ledger::State::Free() const {
+  // Half of the range: sums with it do not overflow.
+  const int64_t budget = options_.budget_bytes > 0
+                             ? options_.budget_bytes
+                             : std::numeric_limits<int64_t>::max() / 2;
+  return budget - reserved_;
+}
+
+int64_t Ledger::State::Extra(const Request& request) const {
+  return std::max(request.plan.total(), request.account->used_) -
+         request.account->reserved();
+}
+
+// What is promised to those that come before it.
+int64_t Ledger::State::Claimed(const Request& request) const {
+  int64_t claimed = 0;
+  for (const Request* urgent : urgent_) {
+    if (urgent == &request) break;
+    claimed += Extra(*urgent);
+  }
+  return claimed;
+}
+
+bool Ledger::State::TryGrant(const Request& request) {
+  const int64_t extra = Extra(request);
+  if (extra > 0) {
+    if (request.turn == Turn::kInLine && !line_.empty()) return false;
+    if (extra > Free() - Claimed(request)) return false;
+  }
+  Set(*request.account, request.plan, request.account->used_, /*held=*/true);
+  return true;
+}
+
+int64_t Ledger::State::Missing(const Request& request) const {
+  return Extra(request) + Claimed(request) - Free() - leaving_;
+}
+
+void Ledger::State::Enqueue(Request* request) {
+  (request->turn == Turn::kUrgent ? urgent_ : line_).push_back(request);
+}
+
+void Ledger::State::Remove(Request* request) {
+  auto& queue = request->turn == Turn::kUrgent ? urgent_ : line_;
+  queue.erase(std::remove(queue.begin(), queue.end(), request), queue.end());
+  GrantWaiting();
+}
+
+bool Ledger::State::IsFirst(const Request* request) const {
+  return urgent_.empty() && !line_.empty() && line_.front() == request;
+}
+
+// None overtakes another that waits before it: the first gets what it needs in
+// the end, however large it is.
+void Ledger::State::GrantWaiting() {
+  for (auto* queue : {&urgent_, &line_}) {
+    while (!queue->empty()) {
+      Request* const first = queue->front();
+      if (Extra(*first) > Free()) return;
+      queue->pop_front();
+      first->granted = true;
+      Set(*first->account, first->plan, first->account->used_, /*held=*/true);
+    }
+  }
+}
+
+absl::Status Ledger::State::CheckBudget(const std::string& owner,
+                                        const MemoryPlan& plan) const {
+  const int64_t budget = options_.budget_bytes - options_.workspace_bytes;
+  if (options_.budget_bytes == 0 || plan.total() <= budget) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      owner, " needs ", FormatBytes(plan.total()), " (", LargestTerms(plan),
+      "); the budget of ", options_.name, " is ",
+      FormatBytes(options_.budget_bytes),
+      options_.workspace_bytes == 0
+          ? ""
+          : absl::StrCat(", of which its threads' workspace takes ",
+                         FormatBytes(options_.workspace_bytes))));
+}
+
+std::string Ledger::State::Need(const Request& request) const {
+  const int64_t total = request.plan.total();
+  const int64_t extra = Extra(request);
+  const std::string terms = absl::StrCat(" (", LargestTerms(request.plan), ")");
+  if (extra == total) return absl::StrCat("needs ", FormatBytes(total), terms);
+  return absl::StrCat("needs ", FormatBytes(extra), " more, ",
+                      FormatBytes(total), " in all", terms);
+}
+
+std::string Ledger::State::Reason(const Request& request) const {
+  const int64_t free = std::max<int64_t>(Free() - Claimed(request), 0);
+  std::string reason = absl::StrCat(
+      Need(request), ", ", FormatBytes(free), " free of ",
+      FormatBytes(options_.budget_bytes), " of ", options_.name, Holders());
+  if (leaving_ > 0) {
+    absl::StrAppend(&reason, "; ", FormatBytes(leaving_), " being freed");
+  }
+  if (request.turn != Turn::kInLine) return reason;
+  const auto place = std::find(line_.begin(), line_.end(), &request);
+  if (const int64_t before = place - line_.begin(); before > 0) {
+    absl::StrAppend(&reason, "; ", before, " in line before it");
+  }
+  return reason;
+}
+
+std::string Ledger::State::Holders() const {
+  std::vector<const OwnerMemory*> holders;
+  for (const auto& [name, owner] : owners_) {
+    if (owner.memory.reserved_bytes > 0) holders.push_back(&owner.memory);
+  }
+  if (holders.empty()) return "";
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const OwnerMemory* a, const OwnerMemory* b) {
+                     return a->reserved_bytes > b->reserved_bytes;
+                   });
+  const size_t named = std::min(holders.size(), kNamedHolders);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < named; ++i) {
+    texts.push_back(absl::StrCat(holders[i]->owner, " ",
+                                 FormatBytes(holders[i]->reserved_bytes)));
+  }
+  if (named < holders.size()) {
+    texts.push_back(absl::StrCat(holders.size() - named, " more"));
+  }
+  return absl::StrCat("; held by ", absl::StrJoin(texts, ", "));
+}
+
+void Ledger::State::EndReservation(Account& account) {
+  absl::MutexLock lock(&mutex_);
+  Set(account, MemoryPlan(), account.used_, /*held=*/false);
+}
+
+MemoryPlan Ledger::State::PlanOf(const Account& account) const {
+  absl::MutexLock lock(&mutex_);
+  return account.plan_;
+}
+
+int64_t Ledger::State::UsedBy(const Account& account) const {
+  absl::MutexLock lock(&mutex_);
+  return account.used_;
+}
+
+LedgerSnapshot Ledger::State::Snapshot() const {
+  absl::MutexLock lock(&mutex_);
+  LedgerSnapshot snapshot;
+  snapshot.name = options_.name;
+  snapshot.budget_bytes = options_.budget_bytes;
+  snapshot.reserved_bytes = reserved_;
+  snapshot.used_bytes = used_;
+  snapshot.reserved_high_water = reserved_high_water_;
+  snapshot.used_high_water = used_high_water_;
+  for (const auto& [name, owner] : owners_) {
+    snapshot.owners.push_back(owner.memory);
+  }
+  for (const auto* queue : {&urgent_, &line_}) {
+    for (const Request* request : *queue) {
+      snapshot.waiting.push_back({request->account->owner(),
+                                  request->plan - request->account->plan_,
+                                  Reason(*request), request->since});
+    }
+  }
+  return snapshot;
+}
+
+}  // namespace recurve

@@ -1,0 +1,138 @@
+// The books of a ledger: who holds what, who waits for how much. It neither
+// waits nor evicts; ledger.cc does.
+#ifndef RECURVE_ENGINE_SCHEDULE_LEDGER_STATE_H_
+#define RECURVE_ENGINE_SCHEDULE_LEDGER_STATE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "engine/schedule/ledger.h"
+
+namespace recurve {
+
+// One reservation and what is allocated of it. Lives as long as its handle and
+// its buffers. All but `owner` and `state` belongs to the state's lock.
+class Ledger::Account {
+ public:
+  Account(std::shared_ptr<State> state, std::string owner)
+      : state_(std::move(state)), owner_(std::move(owner)) {}
+
+  const std::string& owner() const { return owner_; }
+  State& state() const { return *state_; }
+
+  // Counts `bytes` as used, or not any more. Internal for more than the plan.
+  absl::Status Charge(int64_t bytes);
+  void Refund(int64_t bytes);
+
+ private:
+  friend class State;
+
+  const std::shared_ptr<State> state_;
+  const std::string owner_;
+  MemoryPlan plan_;
+  int64_t used_ = 0;
+  bool held_ = false;  // by a handle, once granted
+
+  int64_t reserved() const { return std::max(plan_.total(), used_); }
+};
+
+class Ledger::State {
+ public:
+  // Who comes before whom when memory is short.
+  enum class Turn {
+    kNow,     // takes what fits beside those whose evicted memory is coming
+    kUrgent,  // waits for evicted memory; before all in line
+    kInLine,
+  };
+
+  // A request that is not granted yet; lives on the stack of who waits.
+  struct Request {
+    Account* account;
+    MemoryPlan plan;  // what the account is to hold
+    Turn turn;
+    absl::Time since;
+    bool granted = false;
+  };
+
+  explicit State(const Options& options);
+
+  const Options& options() const { return options_; }
+  absl::Mutex& mutex() const ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
+
+  // Grants it if it is the request's turn and it fits.
+  bool TryGrant(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes that eviction has to bring for TryGrant to succeed in the end, those
+  // not counted that are being freed already. At most 0 if none are needed.
+  int64_t Missing(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits with the others until granted or taken out.
+  void Enqueue(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remove(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsFirst(const Request* request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // OK if nothing but others' reservations is in the way.
+  absl::Status CheckBudget(const std::string& owner,
+                           const MemoryPlan& plan) const;
+  // "needs 1.2 GiB (...), 0.3 GiB of the 2.0 GiB of devices/0 are free; held by
+  // ..."
+  std::string Reason(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Gives back all but what is in use.
+  void EndReservation(Account& account) ABSL_LOCKS_EXCLUDED(mutex_);
+  MemoryPlan PlanOf(const Account& account) const ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t UsedBy(const Account& account) const ABSL_LOCKS_EXCLUDED(mutex_);
+  LedgerSnapshot Snapshot() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  friend class Account;
+
+  struct Owner {
+    OwnerMemory memory;
+    int accounts = 0;  // held or with buffers
+  };
+
+  // Sets what an account holds and uses, and all sums with it.
+  void Set(Account& account, const MemoryPlan& plan, int64_t used, bool held)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Grants what waits and now fits, in turn.
+  void GrantWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes that granting would add.
+  int64_t Extra(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t Claimed(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t Free() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Need(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Holders() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  mutable absl::Mutex mutex_;
+  int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t leaving_ ABSL_GUARDED_BY(mutex_) = 0;  // of reserved_, beyond plans
+  int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t reserved_high_water_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t used_high_water_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, Owner> owners_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Request*> urgent_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Request*> line_ ABSL_GUARDED_BY(mutex_);
+
+ public:
+  // Held for reading while evictors are called, without mutex().
+  absl::Mutex evictors_mutex;
+  std::vector<Evictor*> evictors ABSL_GUARDED_BY(evictors_mutex);
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_SCHEDULE_LEDGER_STATE_H_
