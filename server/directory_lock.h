@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/base/file_descriptor.h"
 
 namespace recurve::server {
 
@@ -12,19 +13,15 @@ namespace recurve::server {
 class DirectoryLock {
  public:
   // Creates the folder if need be. FailedPrecondition if another process holds
-  // its lock (the file LOCK in it), Unavailable for other errors.
+  // its lock (the file LOCK in it), SystemError's for the rest.
   static absl::StatusOr<DirectoryLock> Take(const std::string& path);
-  DirectoryLock(DirectoryLock&& other) noexcept;
-  DirectoryLock& operator=(DirectoryLock&&) = delete;
-  ~DirectoryLock();
-
   const std::string& path() const { return path_; }
 
  private:
-  DirectoryLock(std::string path, int file);
+  DirectoryLock(std::string path, FileDescriptor file);
 
   std::string path_;
-  int file_;
+  FileDescriptor file_;
 };
 
 }  // namespace recurve::server

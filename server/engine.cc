@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/directory.h"
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
 #include "kernels/status.h"
@@ -70,12 +69,8 @@ void SetBudgets(std::vector<DeviceSpec>& specs) {
 }
 
 absl::Status Empty(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::remove_all(directory, error);
-  if (!error) std::filesystem::create_directories(directory, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("emptying ", directory, ": ", error.message()));
+  RETURN_IF_ERROR(RemoveTree(directory));
+  return CreateDirectories(directory);
 }
 
 BatchRunner::Options BatchOptions(const ServerConfig& config) {

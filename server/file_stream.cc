@@ -8,57 +8,37 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/directory.h"
+#include "engine/base/file_calls.h"
 #include "engine/serve/version_files.h"
+#include "kernels/status.h"
 
 namespace recurve::server {
 namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-absl::Status SystemError(absl::string_view what, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", path));
-}
-
 }  // namespace
-
-OpenFile::OpenFile(OpenFile&& other) noexcept
-    : file_(std::exchange(other.file_, -1)) {}
-
-OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
-  std::swap(file_, other.file_);
-  return *this;
-}
-
-OpenFile::~OpenFile() {
-  if (file_ >= 0) close(file_);
-}
 
 absl::StatusOr<TemporaryFile> TemporaryFile::Create(
     const std::string& directory) {
-  std::string path = absl::StrCat(directory, "/XXXXXX");
-  OpenFile file(mkostemp(path.data(), O_CLOEXEC));
-  if (file.get() < 0) return SystemError("creating a file in", directory);
+  std::string path = AsidePath(absl::StrCat(directory, "/file"));
+  ASSIGN_OR_RETURN(AppendFile file, AppendFile::Create(path));
   return TemporaryFile(std::move(path), std::move(file));
 }
 
-TemporaryFile::TemporaryFile(std::string path, OpenFile file)
+TemporaryFile::TemporaryFile(std::string path, AppendFile file)
     : path_(std::move(path)), file_(std::move(file)) {}
 
+TemporaryFile::TemporaryFile(TemporaryFile&& other) noexcept
+    : path_(std::exchange(other.path_, "")), file_(std::move(other.file_)) {}
+
 TemporaryFile::~TemporaryFile() {
-  if (file_.get() >= 0) unlink(path_.c_str());
+  if (!path_.empty()) file_calls().Unlink(path_.c_str());
 }
 
 absl::Status TemporaryFile::Append(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == ENOSPC) {
-      return absl::ResourceExhaustedError("the server's disk is full");
-    }
-    if (written < 0) return SystemError("writing", path_);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  return file_.Append(bytes);
 }
 
 absl::StatusOr<std::unique_ptr<VersionFileStream>> VersionFileStream::Open(
@@ -67,7 +47,7 @@ absl::StatusOr<std::unique_ptr<VersionFileStream>> VersionFileStream::Open(
   for (const char* name : {kWeightsFile, kConfigFile, kVocabularyFile}) {
     if (name == kVocabularyFile && version.vocabulary.empty()) continue;
     const std::string path = absl::StrCat(version.directory, "/", name);
-    OpenFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.get() < 0) {
       const int error = errno;
       if (version.deleted()) {
@@ -91,7 +71,7 @@ absl::StatusOr<bool> VersionFileStream::Next(std::string* file_name,
   do {
     bytes = pread(file.file.get(), chunk->data(), chunk->size(), offset_);
   } while (bytes < 0 && errno == EINTR);
-  if (bytes < 0) return SystemError("reading", file.name);
+  if (bytes < 0) return SystemError("read", file.name);
   chunk->resize(static_cast<size_t>(bytes));
   offset_ += bytes;
   if (bytes > 0) return true;

@@ -10,28 +10,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/append_file.h"
+#include "engine/base/file_descriptor.h"
 #include "engine/serve/model_version.h"
 
 namespace recurve::server {
-
-// A file descriptor, closed on destruction.
-class OpenFile {
- public:
-  explicit OpenFile(int file = -1) : file_(file) {}
-  OpenFile(OpenFile&& other) noexcept;
-  OpenFile& operator=(OpenFile&& other) noexcept;
-  ~OpenFile();
-  int get() const { return file_; }
-
- private:
-  int file_;
-};
 
 // A file without a name that anyone else uses, removed on destruction.
 class TemporaryFile {
  public:
   static absl::StatusOr<TemporaryFile> Create(const std::string& directory);
-  TemporaryFile(TemporaryFile&& other) noexcept = default;
+  TemporaryFile(TemporaryFile&& other) noexcept;
+  TemporaryFile& operator=(TemporaryFile&&) = delete;
   ~TemporaryFile();
 
   // ResourceExhausted for a full disk.
@@ -39,10 +29,10 @@ class TemporaryFile {
   const std::string& path() const { return path_; }
 
  private:
-  TemporaryFile(std::string path, OpenFile file);
+  TemporaryFile(std::string path, AppendFile file);
 
-  std::string path_;
-  OpenFile file_;
+  std::string path_;  // empty: moved away
+  AppendFile file_;
 };
 
 // The files of a model version, in pieces. Opened all at once, so that a
@@ -59,7 +49,7 @@ class VersionFileStream {
  private:
   struct File {
     std::string name;
-    OpenFile file;
+    FileDescriptor file;
   };
 
   std::vector<File> files_;

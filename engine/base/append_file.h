@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/file_descriptor.h"
 
 namespace recurve {
 
@@ -16,9 +17,6 @@ class AppendFile {
  public:
   // The file must not be there yet.
   static absl::StatusOr<AppendFile> Create(const std::string& path);
-  AppendFile(AppendFile&& other) noexcept;
-  AppendFile& operator=(AppendFile&& other) noexcept;
-  ~AppendFile();
 
   absl::Status Append(absl::string_view bytes);
   // Syncs and closes. Once, at the end; the name is durable only after the
@@ -26,10 +24,10 @@ class AppendFile {
   absl::Status Finish();
 
  private:
-  AppendFile(std::string path, int fd);
+  AppendFile(std::string path, FileDescriptor file);
 
   std::string path_;
-  int fd_ = -1;  // -1: closed
+  FileDescriptor file_;
 };
 
 }  // namespace recurve

@@ -1,14 +1,13 @@
 #include "engine/base/append_file.h"
 
-#include <sys/resource.h>
-
-#include <csignal>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
 
+#include "engine/base/testing/fault_file_calls.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
@@ -52,19 +51,23 @@ TEST(AppendFile, SaysWhichFileCouldNotBeWritten) {
   EXPECT_NE(std::string(status.message()).find(path), std::string::npos);
 }
 
-// A limit on file sizes stands in for a full disk.
-TEST(AppendFile, ReportsAWriteThatFails) {
-  signal(SIGXFSZ, SIG_IGN);
-  rlimit limit;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
-  const rlimit small = {10, limit.rlim_max};
-  auto file = AppendFile::Create(TestPath("limited"));
-  ASSERT_TRUE(file.ok());
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_TRUE(file->Append("0123456789").ok());
-  const absl::Status status = file->Append("x");
-  setrlimit(RLIMIT_FSIZE, &limit);
-  EXPECT_FALSE(status.ok());
+TEST(AppendFile, ReportsEveryCallThatFails) {
+  const std::string path = TestPath("fails");
+  Faults faults;
+  FaultFileCalls calls(faults);
+  int64_t n = 1;
+  for (;; ++n) {
+    std::filesystem::remove(path);
+    faults.FailAt(n, ENOSPC);
+    auto file = AppendFile::Create(path);
+    absl::Status status = file.status();
+    if (status.ok()) status = file->Append("bytes");
+    if (status.ok()) status = file->Finish();
+    if (!faults.Disarm()) break;
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find(path), absl::string_view::npos) << status;
+  }
+  EXPECT_EQ(n - 1, 4);  // open, write, fsync, close
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "engine/model/file.h"
+#include "engine/base/file.h"
 #include "engine/model/tensor_data.h"
 
 namespace recurve {

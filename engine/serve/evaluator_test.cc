@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/file.h"
 #include "engine/model/config.h"
 #include "engine/model/executor_test_util.h"
-#include "engine/model/file.h"
 #include "engine/model/library_import.h"
 #include "engine/model/safetensors.h"
 #include "engine/schedule/device_spec.h"

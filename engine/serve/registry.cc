@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -12,8 +11,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "engine/base/directory.h"
+#include "engine/base/file_calls.h"
 #include "engine/base/resource_id.h"
-#include "engine/model/file.h"
 #include "engine/model/safetensors.h"
 #include "engine/serve/version_files.h"
 #include "engine/train/vocabulary.h"
@@ -21,59 +21,6 @@
 
 namespace recurve {
 namespace {
-
-namespace fs = std::filesystem;
-
-// Folders whose names begin so are not visible: being written or removed. No
-// id begins with a dot.
-constexpr char kAside[] = ".aside-";
-
-absl::Status FileError(absl::string_view what, const fs::path& path,
-                       const std::error_code& error) {
-  const auto code = error == std::errc::no_space_on_device
-                        ? absl::StatusCode::kResourceExhausted
-                        : absl::StatusCode::kUnavailable;
-  return absl::Status(
-      code, absl::StrCat(what, " ", path.string(), ": ", error.message()));
-}
-
-absl::Status CreateDirectories(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return FileError("creating", path, error);
-  return absl::OkStatus();
-}
-
-absl::Status Rename(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) return FileError("renaming", from, error);
-  return SyncDirectory(to.parent_path().string());
-}
-
-void RemoveAll(const fs::path& path) {
-  std::error_code ignored;  // what stays is swept at the next start
-  fs::remove_all(path, ignored);
-}
-
-// The names in a folder, those set aside removed first.
-absl::StatusOr<std::vector<std::string>> SweepAndList(const fs::path& path) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  if (error) return FileError("reading", path, error);
-  names.erase(std::remove_if(names.begin(), names.end(),
-                             [&](const std::string& name) {
-                               const bool aside = name.rfind(kAside, 0) == 0;
-                               if (aside) RemoveAll(path / name);
-                               return aside;
-                             }),
-              names.end());
-  return names;
-}
 
 // --- Names ---
 
@@ -190,38 +137,63 @@ absl::StatusOr<std::unique_ptr<Registry>> Registry::Open(
 
 namespace {
 
-absl::StatusOr<ModelHandle> LoadVersion(const fs::path& directory,
+absl::StatusOr<ModelHandle> LoadVersion(const std::string& directory,
                                         const std::string& id, int64_t number) {
-  ASSIGN_OR_RETURN(auto version, ReadVersionFiles(directory.string()));
+  ASSIGN_OR_RETURN(auto version, ReadVersionFiles(directory));
   version->name = VersionName(id, number);
   version->model_id = id;
   version->number = number;
   return ModelHandle(std::move(version));
 }
 
+// What is in the folder; nothing aside, and no name that may not last.
+absl::StatusOr<std::vector<std::string>> SweepAndList(const std::string& path) {
+  SweepAside(path);
+  RETURN_IF_ERROR(SyncDirectory(path));
+  return ListDirectory(path);
+}
+
 }  // namespace
 
 absl::Status Registry::Load() {
   RETURN_IF_ERROR(CreateDirectories(directory_));
-  RETURN_IF_ERROR(SyncDirectory(fs::path(directory_).parent_path().string()));
   ASSIGN_OR_RETURN(const auto ids, SweepAndList(directory_));
   for (const std::string& id : ids) {
     if (!CheckResourceId(id, "folder").ok()) continue;
-    const fs::path folder = fs::path(directory_) / id / "versions";
     // A crash may have left a model's folder without its first version.
-    if (!fs::is_directory(folder)) continue;
-    ASSIGN_OR_RETURN(const auto numbers, SweepAndList(folder));
+    if (!std::filesystem::is_directory(VersionsFolder(id))) continue;
+    ASSIGN_OR_RETURN(const auto numbers, SweepAndList(VersionsFolder(id)));
     auto entry = std::make_shared<Entry>();
     for (const std::string& text : numbers) {
       int64_t number = 0;
       if (!absl::SimpleAtoi(text, &number) || number <= 0) continue;
-      entry->versions.emplace(number, LoadVersion(folder / text, id, number));
+      entry->versions.emplace(
+          number, LoadVersion(VersionFolder(id, number), id, number));
     }
-    if (entry->versions.empty()) continue;
+    if (entry->versions.empty()) {
+      RemoveEmptyFolders(id);
+      continue;
+    }
     absl::MutexLock lock(&mutex_);
     models_.emplace(id, std::move(entry));
   }
   return absl::OkStatus();
+}
+
+void Registry::RemoveEmptyFolders(absl::string_view id) const {
+  file_calls().Rmdir(VersionsFolder(id).c_str());
+  file_calls().Rmdir(ModelFolder(id).c_str());
+}
+
+std::string Registry::ModelFolder(absl::string_view id) const {
+  return absl::StrCat(directory_, "/", id);
+}
+std::string Registry::VersionsFolder(absl::string_view id) const {
+  return absl::StrCat(ModelFolder(id), "/versions");
+}
+std::string Registry::VersionFolder(absl::string_view id,
+                                    int64_t number) const {
+  return absl::StrCat(VersionsFolder(id), "/", number);
 }
 
 // --- Adding ---
@@ -252,36 +224,16 @@ std::shared_ptr<ModelVersion> MakeVersion(const std::string& model_id,
   return version;
 }
 
-// Writes the version's files aside and renames their folder to its place.
-absl::Status WriteAndRename(const fs::path& aside, const fs::path& place,
-                            const ParameterBuffer& parameters,
-                            ModelVersion& version) {
-  RETURN_IF_ERROR(CreateDirectories(aside));
-  version.directory = aside.string();
-  RETURN_IF_ERROR(WriteVersionFiles(parameters, version));
-  if (version.number == 1) {  // the folders above may be new
-    const fs::path model = place.parent_path().parent_path();
-    RETURN_IF_ERROR(SyncDirectory(model.string()));
-    RETURN_IF_ERROR(SyncDirectory(model.parent_path().string()));
-  }
-  RETURN_IF_ERROR(Rename(aside, place));
-  version.directory = place.string();
-  return absl::OkStatus();
-}
-
-// On disk for good, or, after an error, not at all.
-absl::Status Store(const std::string& models, const ParameterBuffer& parameters,
+// Writes the version to the folder `place`: on disk for good, or, after an
+// error, not at all.
+absl::Status Store(const std::string& place, const ParameterBuffer& parameters,
                    ModelVersion& version) {
-  const fs::path folder = fs::path(models) / version.model_id / "versions";
-  const fs::path aside = folder / absl::StrCat(kAside, version.number);
-  const fs::path place = folder / absl::StrCat(version.number);
-  RemoveAll(aside);
-  const absl::Status status = WriteAndRename(aside, place, parameters, version);
-  if (!status.ok()) {
-    RemoveAll(aside);
-    RemoveAll(place);  // renamed, but perhaps not for good
-  }
-  return status;
+  RETURN_IF_ERROR(CreateDirectories(DirectoryOf(place)));
+  ASSIGN_OR_RETURN(AsideDirectory aside, AsideDirectory::Create(place));
+  version.directory = aside.path();
+  RETURN_IF_ERROR(WriteVersionFiles(parameters, version));
+  version.directory = place;
+  return aside.Publish();
 }
 
 }  // namespace
@@ -329,18 +281,6 @@ absl::StatusOr<ModelHandle> Registry::Import(const std::string& model_id,
   return Publish(model_id, std::move(version));
 }
 
-namespace {
-
-// What a model leaves whose first version could not be stored.
-void RemoveEmptyFolders(const fs::path& model) {
-  std::error_code ignored;
-  for (const fs::path& folder : {model / "versions", model}) {
-    if (fs::is_directory(folder, ignored)) fs::remove(folder, ignored);
-  }
-}
-
-}  // namespace
-
 absl::StatusOr<ModelHandle> Registry::AddVersion(const std::string& model_id,
                                                  VersionContents contents,
                                                  bool must_be_new) {
@@ -352,7 +292,7 @@ absl::StatusOr<ModelHandle> Registry::AddVersion(const std::string& model_id,
     if (entry->deleted) continue;
     auto version = AddTo(*entry, model_id, contents, must_be_new);
     if (entry->versions.empty()) {
-      RemoveEmptyFolders(fs::path(directory_) / model_id);
+      RemoveEmptyFolders(model_id);
       absl::MutexLock lock(&mutex_);
       entry->deleted = true;
       models_.erase(model_id);
@@ -373,7 +313,8 @@ absl::StatusOr<ModelHandle> Registry::AddTo(Entry& entry,
   const int64_t number =
       entry.versions.empty() ? 1 : entry.versions.rbegin()->first + 1;
   auto version = MakeVersion(model_id, number, entry.newest(), contents);
-  RETURN_IF_ERROR(Store(directory_, contents.parameters, *version));
+  RETURN_IF_ERROR(
+      Store(VersionFolder(model_id, number), contents.parameters, *version));
   absl::MutexLock lock(&mutex_);
   entry.versions.emplace(number, version);
   return ModelHandle(std::move(version));
@@ -505,9 +446,6 @@ absl::Status Registry::Delete(absl::string_view model_name) {
   if (entry == nullptr) return NoSuchModel(id);
   absl::MutexLock change(&entry->change);
   if (entry->deleted) return NoSuchModel(id);
-  const fs::path aside =
-      fs::path(directory_) /
-      absl::StrCat(kAside, id, "-", absl::ToUnixNanos(absl::Now()));
   // Before the files go, so that whoever misses them knows why.
   const auto mark = [&](bool deleted) {
     for (const auto& [number, version] : entry->versions) {
@@ -515,10 +453,10 @@ absl::Status Registry::Delete(absl::string_view model_name) {
     }
   };
   mark(true);
-  const absl::Status renamed = Rename(fs::path(directory_) / id, aside);
-  if (!renamed.ok()) {
+  const auto aside = MoveAside(ModelFolder(id));
+  if (!aside.ok()) {
     mark(false);
-    return renamed;
+    return aside.status();
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -528,7 +466,7 @@ absl::Status Registry::Delete(absl::string_view model_name) {
   for (const auto& [number, version] : entry->versions) {
     if (version.ok() && on_delete_) on_delete_(**version);
   }
-  RemoveAll(aside);
+  RemoveTree(*aside).IgnoreError();  // swept at the next start
   return absl::OkStatus();
 }
 

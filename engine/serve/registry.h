@@ -111,6 +111,11 @@ class Registry {
 
   explicit Registry(std::string directory);
   absl::Status Load();
+  // What a model leaves whose first version was not stored.
+  void RemoveEmptyFolders(absl::string_view id) const;
+  std::string ModelFolder(absl::string_view id) const;
+  std::string VersionsFolder(absl::string_view id) const;
+  std::string VersionFolder(absl::string_view id, int64_t number) const;
   std::shared_ptr<Entry> Find(absl::string_view id) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<Entry> FindOrAdd(const std::string& id)

@@ -1,6 +1,7 @@
 #include "engine/serve/registry.h"
 
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/testing/fault_file_calls.h"
 #include "engine/model/initialize.h"
 #include "engine/model/safetensors.h"
 #include "engine/serve/version_files.h"
@@ -196,12 +198,80 @@ TEST_F(RegistryTest, AReaderOfADeletedVersionIsToldSo) {
   reader.join();
 }
 
-TEST_F(RegistryTest, AFirstVersionThatCannotBeStoredLeavesNoFolder) {
-  const fs::path model = fs::path(dir_) / "models" / "lm";
-  fs::create_directories(model / "versions" / "1" / "in_the_way");
-  EXPECT_FALSE(registry_->Create("lm", Contents()).ok());
-  EXPECT_FALSE(fs::exists(model));
-  EXPECT_TRUE(registry_->Create("lm", Contents()).ok());
+TEST_F(RegistryTest, AFirstVersionThatCannotBeStoredLeavesNothing) {
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    faults.FailAt(n, ENOSPC);
+    const absl::Status status = registry_->Create("lm", Contents()).status();
+    if (!faults.Disarm()) break;
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted)
+        << faults.where();
+    EXPECT_EQ(GetCode("models/lm"), absl::StatusCode::kNotFound);
+    EXPECT_TRUE(fs::is_empty(dir_ + "/models")) << faults.where();
+  }
+  Open();
+  EXPECT_TRUE((*registry_->Get("models/lm"))->Parameters().ok());
+}
+
+TEST_F(RegistryTest, ALaterVersionIsStoredWholeOrNotAtAll) {
+  ASSERT_TRUE(registry_->Create("lm", Contents(1)).ok());
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    faults.FailAt(n, EIO);
+    const absl::Status status = registry_->Publish("lm", Contents(2)).status();
+    if (!faults.Disarm()) break;
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << faults.where();
+    EXPECT_EQ((*registry_->Get("models/lm"))->number, 1);
+    Open();
+    EXPECT_EQ((*registry_->Get("models/lm"))->number, 1) << faults.where();
+    EXPECT_TRUE((*registry_->Get("models/lm"))->Parameters().ok());
+  }
+  EXPECT_EQ((*registry_->Get("models/lm"))->number, 2);
+}
+
+// What then appears after a restart was never acknowledged, but it is whole,
+// and the repeated request finds it or makes it.
+TEST_F(RegistryTest, ADiskThatStaysFullLeavesNoHalfVersion) {
+  VersionContents contents = Contents(2);
+  contents.request_id = "r";
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    faults.FailAt(n, ENOSPC, Faults::kFromThen);
+    const absl::Status status = registry_->Publish("lm", contents).status();
+    if (!faults.Disarm()) break;
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(GetCode("models/lm"), absl::StatusCode::kNotFound);
+    if (n % 2 == 0) Open();
+    const auto again = registry_->Publish("lm", contents);
+    ASSERT_TRUE(again.ok()) << faults.where() << again.status();
+    EXPECT_EQ((*again)->number, 1) << faults.where();
+    Open();
+    EXPECT_TRUE(registry_->Unreadable().empty()) << faults.where();
+    EXPECT_EQ(**(*registry_->Get("models/lm"))->Parameters(),
+              contents.parameters);
+    ASSERT_TRUE(registry_->Delete("models/lm").ok());
+  }
+}
+
+TEST_F(RegistryTest, AModelIsDeletedOrAsItWas) {
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    ASSERT_TRUE(registry_->Publish("lm", Contents()).ok());
+    faults.FailAt(n, EIO);
+    const bool deleted = registry_->Delete("models/lm").ok();
+    if (!faults.Disarm()) break;
+    const auto expected =
+        deleted ? absl::StatusCode::kNotFound : absl::StatusCode::kOk;
+    EXPECT_EQ(GetCode("models/lm"), expected) << faults.where();
+    Open();
+    EXPECT_EQ(GetCode("models/lm"), expected) << faults.where();
+    EXPECT_TRUE(registry_->Unreadable().empty()) << faults.where();
+  }
+  EXPECT_TRUE(fs::is_empty(dir_ + "/models"));
 }
 
 TEST_F(RegistryTest, ListsInPages) {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/file.h"
 #include "engine/base/sha256.h"
-#include "engine/model/file.h"
 #include "engine/model/library_export.h"
 #include "engine/model/library_import.h"
 #include "engine/model/safetensors.h"

@@ -1,8 +1,6 @@
 #include "engine/train/dataset_store.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -15,17 +13,16 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/append_file.h"
+#include "engine/base/directory.h"
+#include "engine/base/file.h"
 #include "engine/base/resource_id.h"
 #include "engine/base/sha256.h"
-#include "engine/model/file.h"
 #include "engine/train/rooted_file.h"
 #include "kernels/status.h"
 #include "nlohmann/json.hpp"
 
 namespace recurve {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr absl::string_view kPrefix = "datasets/";
 constexpr int64_t kMaxMetadataBytes = 1 << 16;
@@ -67,7 +64,7 @@ absl::StatusOr<DatasetInfo> LoadInfo(const std::string& folder,
                    ReadFile(MetadataPath(folder), kMaxMetadataBytes));
   ASSIGN_OR_RETURN(DatasetInfo info, FromJson(id, text));
   std::error_code error;
-  const auto size = fs::file_size(DataPath(folder), error);
+  const auto size = std::filesystem::file_size(DataPath(folder), error);
   if (error || static_cast<int64_t>(size) != info.size_bytes) {
     return absl::DataLossError(
         absl::StrCat("datasets/", id, ": its file is not the ", info.size_bytes,
@@ -87,12 +84,6 @@ absl::StatusOr<std::string> ParseSha256(absl::string_view text) {
         "sha256: must be 64 hexadecimal digits, or empty");
   }
   return absl::AsciiStrToLower(text);
-}
-
-absl::Status Rename(const std::string& from, const std::string& to) {
-  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno,
-                             absl::StrCat("renaming ", from, " to ", to));
 }
 
 absl::Status NotFound(absl::string_view id) {
@@ -122,21 +113,13 @@ class DatasetStore::Impl {
  private:
   class Upload;
 
-  absl::Status FolderError(const std::error_code& error) const {
-    return absl::ErrnoToStatus(error.value(),
-                               absl::StrCat("reading ", options_.directory));
-  }
   std::string Folder(absl::string_view name) const {
     return absl::StrCat(options_.directory, "/", name);
   }
-  // Where a folder is on its way in or out; swept by Load.
-  std::string NewAside() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return Folder(absl::StrCat(".aside-", next_aside_++));
-  }
-  absl::StatusOr<std::string> ReserveUpload(const DatasetInfo& expected);
-  void ReleaseUpload(const std::string& aside);
-  // Gives the finished folder `aside` its name.
-  absl::StatusOr<DatasetInfo> Publish(const std::string& aside,
+  absl::StatusOr<std::unique_ptr<DatasetUpload>> CreateUpload(DatasetInfo info);
+  absl::Status ReserveUpload(const DatasetInfo& expected);
+  void ReleaseUpload();
+  absl::StatusOr<DatasetInfo> Publish(AsideDirectory& folder,
                                       const DatasetInfo& info);
   absl::StatusOr<std::string> ReadStored(absl::string_view name) const;
 
@@ -146,18 +129,17 @@ class DatasetStore::Impl {
   std::map<std::string, absl::StatusOr<DatasetInfo>, std::less<>> datasets_
       ABSL_GUARDED_BY(mutex_);
   int uploads_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t next_aside_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 class DatasetStore::Impl::Upload final : public DatasetUpload {
  public:
   // `info` has the id and the expected sha256.
-  Upload(Impl& store, std::string aside, AppendFile file, DatasetInfo info)
+  Upload(Impl& store, AsideDirectory folder, AppendFile file, DatasetInfo info)
       : store_(store),
-        aside_(std::move(aside)),
+        folder_(std::move(folder)),
         file_(std::move(file)),
         info_(std::move(info)) {}
-  ~Upload() override { store_.ReleaseUpload(aside_); }
+  ~Upload() override { store_.ReleaseUpload(); }
 
   absl::Status Append(absl::string_view bytes) override {
     if (status_.ok()) status_ = Write(bytes);
@@ -168,7 +150,7 @@ class DatasetStore::Impl::Upload final : public DatasetUpload {
     RETURN_IF_ERROR(status_);
     status_ = absl::FailedPreconditionError("the upload has ended");
     RETURN_IF_ERROR(Finish());
-    return store_.Publish(aside_, info_);
+    return store_.Publish(folder_, info_);
   }
 
  private:
@@ -194,11 +176,11 @@ class DatasetStore::Impl::Upload final : public DatasetUpload {
     info_.sha256 = sha256;
     info_.create_time = absl::Now();
     // Syncs the folder, and so the data's name too.
-    return WriteFileAtomically(MetadataPath(aside_), {ToJson(info_)});
+    return WriteFileAtomically(MetadataPath(folder_.path()), {ToJson(info_)});
   }
 
   Impl& store_;
-  const std::string aside_;
+  AsideDirectory folder_;
   AppendFile file_;
   Sha256 sha256_;
   DatasetInfo info_;
@@ -206,24 +188,14 @@ class DatasetStore::Impl::Upload final : public DatasetUpload {
 };
 
 absl::Status DatasetStore::Impl::Load() {
-  std::error_code error;
-  fs::create_directories(options_.directory, error);
-  fs::directory_iterator entries;
-  if (!error) entries = fs::directory_iterator(options_.directory, error);
-  if (error) return FolderError(error);
+  RETURN_IF_ERROR(CreateDirectories(options_.directory));
+  SweepAside(options_.directory);
+  ASSIGN_OR_RETURN(const auto names, ListDirectory(options_.directory));
   absl::MutexLock lock(&mutex_);
-  for (; !error && entries != fs::directory_iterator();
-       entries.increment(error)) {
-    const fs::path path = entries->path();
-    const std::string name = path.filename();
-    if (name[0] == '.') {
-      std::error_code ignored;  // tried again at the next start
-      fs::remove_all(path, ignored);
-    } else {
-      datasets_.emplace(name, LoadInfo(path, name));
-    }
+  for (const std::string& name : names) {
+    if (name[0] == '.') continue;
+    datasets_.emplace(name, LoadInfo(Folder(name), name));
   }
-  if (error) return FolderError(error);
   return SyncDirectory(options_.directory);
 }
 
@@ -233,22 +205,23 @@ absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetStore::Impl::StartUpload(
   DatasetInfo info;
   info.id = std::string(id);
   ASSIGN_OR_RETURN(info.sha256, ParseSha256(expected_sha256));
-  ASSIGN_OR_RETURN(const std::string aside, ReserveUpload(info));
-  std::error_code error;
-  fs::create_directory(aside, error);
-  auto file = error ? absl::ErrnoToStatus(error.value(),
-                                          absl::StrCat("creating ", aside))
-                    : AppendFile::Create(DataPath(aside));
-  if (!file.ok()) {
-    ReleaseUpload(aside);
-    return file.status();
-  }
-  return std::make_unique<Upload>(*this, aside, *std::move(file),
+  RETURN_IF_ERROR(ReserveUpload(info));
+  auto upload = CreateUpload(std::move(info));
+  if (!upload.ok()) ReleaseUpload();
+  return upload;
+}
+
+absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetStore::Impl::CreateUpload(
+    DatasetInfo info) {
+  ASSIGN_OR_RETURN(AsideDirectory folder,
+                   AsideDirectory::Create(Folder(info.id)));
+  ASSIGN_OR_RETURN(AppendFile file,
+                   AppendFile::Create(DataPath(folder.path())));
+  return std::make_unique<Upload>(*this, std::move(folder), std::move(file),
                                   std::move(info));
 }
 
-absl::StatusOr<std::string> DatasetStore::Impl::ReserveUpload(
-    const DatasetInfo& expected) {
+absl::Status DatasetStore::Impl::ReserveUpload(const DatasetInfo& expected) {
   absl::MutexLock lock(&mutex_);
   const auto at = datasets_.find(expected.id);
   if (at != datasets_.end() && !expected.sha256.empty() &&
@@ -260,29 +233,23 @@ absl::StatusOr<std::string> DatasetStore::Impl::ReserveUpload(
         uploads_, " uploads are going on, the most at once; try again later"));
   }
   ++uploads_;
-  return NewAside();
+  return absl::OkStatus();
 }
 
-void DatasetStore::Impl::ReleaseUpload(const std::string& aside) {
-  std::error_code ignored;  // swept at the next start
-  fs::remove_all(aside, ignored);
+void DatasetStore::Impl::ReleaseUpload() {
   absl::MutexLock lock(&mutex_);
   --uploads_;
 }
 
 absl::StatusOr<DatasetInfo> DatasetStore::Impl::Publish(
-    const std::string& aside, const DatasetInfo& info) {
+    AsideDirectory& folder, const DatasetInfo& info) {
   absl::MutexLock lock(&mutex_);
   if (const auto at = datasets_.find(info.id); at != datasets_.end()) {
     const absl::StatusOr<DatasetInfo>& there = at->second;
     if (there.ok() && there->sha256 == info.sha256) return there;
     return Taken(info.id);
   }
-  RETURN_IF_ERROR(Rename(aside, Folder(info.id)));
-  if (absl::Status synced = SyncDirectory(options_.directory); !synced.ok()) {
-    Rename(Folder(info.id), aside).IgnoreError();
-    return synced;
-  }
+  RETURN_IF_ERROR(folder.Publish());
   datasets_.emplace(info.id, info);
   return info;
 }
@@ -323,13 +290,10 @@ absl::Status DatasetStore::Impl::Delete(absl::string_view id) {
     absl::MutexLock lock(&mutex_);
     const auto at = datasets_.find(id);
     if (at == datasets_.end()) return NotFound(id);
-    aside = NewAside();
-    RETURN_IF_ERROR(Rename(Folder(id), aside));
+    ASSIGN_OR_RETURN(aside, MoveAside(Folder(id)));
     datasets_.erase(at);
-    RETURN_IF_ERROR(SyncDirectory(options_.directory));
   }
-  std::error_code ignored;  // swept at the next start
-  fs::remove_all(aside, ignored);
+  RemoveTree(aside).IgnoreError();  // swept at the next start
   return absl::OkStatus();
 }
 

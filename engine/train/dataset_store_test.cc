@@ -1,6 +1,7 @@
 #include "engine/train/dataset_store.h"
 
 #include <cctype>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "engine/base/sha256.h"
+#include "engine/base/testing/fault_file_calls.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -185,6 +187,56 @@ TEST_F(DatasetStoreTest, Deletes) {
   EXPECT_EQ(Read("datasets/a").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Files(), IsEmpty());
   EXPECT_TRUE(Put("a", "new bytes").ok());
+}
+
+TEST_F(DatasetStoreTest, AnUploadIsKeptWholeOrLeavesNothing) {
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    faults.FailAt(n, ENOSPC);
+    const absl::Status status = Put("a", "bytes").status();
+    if (!faults.Disarm()) break;
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted)
+        << faults.where();
+    EXPECT_THAT(Ids(), IsEmpty());
+    EXPECT_THAT(Files(), IsEmpty()) << faults.where();
+  }
+  Reopen();
+  EXPECT_EQ(*Read("datasets/a"), "bytes");
+}
+
+// What then appears after a restart was never acknowledged, but it is whole.
+TEST_F(DatasetStoreTest, ADiskThatStaysBrokenLeavesNoHalfDataset) {
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    faults.FailAt(n, EIO, Faults::kFromThen);
+    const absl::Status status = Put("a", "bytes").status();
+    if (!faults.Disarm()) break;
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(Ids(), IsEmpty());
+    if (n % 2 == 0) Reopen();
+    EXPECT_TRUE(Put("a", "bytes").ok()) << faults.where();
+    Reopen();
+    EXPECT_EQ(*Read("datasets/a"), "bytes") << faults.where();
+    EXPECT_THAT(Files(), ElementsAre("a")) << faults.where();
+    ASSERT_TRUE(store_->Delete("a").ok());
+  }
+}
+
+TEST_F(DatasetStoreTest, ADatasetIsDeletedOrAsItWas) {
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    ASSERT_TRUE(Put("a", "bytes").ok());
+    faults.FailAt(n, EIO);
+    const bool deleted = store_->Delete("a").ok();
+    if (!faults.Disarm()) break;
+    EXPECT_EQ(Read("datasets/a").ok(), !deleted) << faults.where();
+    Reopen();
+    EXPECT_EQ(Read("datasets/a").ok(), !deleted) << faults.where();
+  }
+  EXPECT_THAT(Files(), IsEmpty());
 }
 
 TEST_F(DatasetStoreTest, ListsInPages) {

@@ -92,7 +92,7 @@ TEST_F(ServerTest, BadConfigurationsAreRefused) {
   EXPECT_EQ(code([](ServerConfig& c) { c.set_listen("50051"); }),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(code([](ServerConfig& c) { c.set_data_dir("/dev/null/x"); }),
-            StatusCode::kUnavailable);
+            StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ServerTest, DrainFinishesWhatWasAccepted) {

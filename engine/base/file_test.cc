@@ -1,18 +1,26 @@
-#include "engine/model/file.h"
+#include "engine/base/file.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/base/directory.h"
+#include "engine/base/testing/fault_file_calls.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
 namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
 
 // A fresh folder of this test.
 std::string Folder() {
@@ -53,6 +61,93 @@ TEST(FileTest, AFailedWriteLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(FilesIn(folder), std::vector<std::string>{"a"});
   EXPECT_EQ(WriteFileAtomically(folder + "/none/a", {"x"}).code(),
             absl::StatusCode::kNotFound);
+}
+
+// Of one write over an old file.
+struct Outcome {
+  absl::Status status;
+  bool reached = false;
+  std::string where;
+};
+
+Outcome ReplaceWithFault(const std::string& path, int64_t n, int error,
+                         Faults::Extent extent) {
+  EXPECT_TRUE(WriteFileAtomically(path, {"old"}).ok());
+  Faults faults;
+  FaultFileCalls calls(faults);
+  faults.FailAt(n, error, extent);
+  Outcome outcome;
+  outcome.status = WriteFileAtomically(path, {"new ", "bytes"});
+  outcome.reached = faults.Disarm();
+  outcome.where = faults.where();
+  return outcome;
+}
+
+TEST(FileTest, WhicheverCallFailsOnceTheOldFileOrTheNewIsThereWhole) {
+  const std::string folder = Folder();
+  const std::string path = folder + "/a";
+  int64_t n = 1;
+  for (;; ++n) {
+    const Outcome outcome = ReplaceWithFault(path, n, EIO, Faults::kOnce);
+    if (!outcome.reached) break;
+    EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(outcome.status.message().find(folder), absl::string_view::npos)
+        << outcome.status;
+    EXPECT_THAT(*ReadFile(path, 100), AnyOf("old", "new bytes"))
+        << outcome.where;
+    EXPECT_THAT(FilesIn(folder), ElementsAre("a")) << outcome.where;
+  }
+  // open, write, write, fsync, close, rename; open and fsync of the folder.
+  EXPECT_EQ(n - 1, 8);
+  EXPECT_EQ(*ReadFile(path, 100), "new bytes");
+}
+
+TEST(FileTest, OnAFullDiskTheOldFileStaysAndTheRestIsSwept) {
+  const std::string folder = Folder();
+  const std::string path = folder + "/a";
+  for (int64_t n = 1;; ++n) {
+    const Outcome outcome =
+        ReplaceWithFault(path, n, ENOSPC, Faults::kFromThen);
+    if (!outcome.reached) break;
+    EXPECT_EQ(outcome.status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(*ReadFile(path, 100), AnyOf("old", "new bytes"))
+        << outcome.where;
+    SweepAside(folder);
+    EXPECT_THAT(FilesIn(folder), ElementsAre("a")) << outcome.where;
+  }
+}
+
+TEST(FileTest, WhereverTheProcessDiesTheOldFileOrTheNewIsThereWhole) {
+  const std::string folder = Folder();
+  const std::string path = folder + "/a";
+  for (int64_t n = 1;; ++n) {
+    ASSERT_TRUE(WriteFileAtomically(path, {"old"}).ok());
+    const pid_t child = fork();
+    if (child == 0) {
+      Faults faults;
+      FaultFileCalls calls(faults);
+      faults.CallAt(n, [] { _exit(9); });
+      _exit(WriteFileAtomically(path, {"new ", "bytes"}).ok() ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_THAT(*ReadFile(path, 100), AnyOf("old", "new bytes")) << n;
+    SweepAside(folder);
+    EXPECT_THAT(FilesIn(folder), ElementsAre("a")) << n;
+    if (WEXITSTATUS(status) == 0) break;
+    ASSERT_EQ(WEXITSTATUS(status), 9);
+  }
+}
+
+TEST(FileTest, ShortWritesAreContinued) {
+  const std::string path = Folder() + "/a";
+  Faults faults;
+  FaultFileCalls calls(faults);
+  calls.LimitWrites(3);
+  ASSERT_TRUE(WriteFileAtomically(path, {"0123456789", "ab"}).ok());
+  EXPECT_EQ(*ReadFile(path, 100), "0123456789ab");
+  EXPECT_EQ(faults.count(), 11);  // five of them writes
 }
 
 TEST(FileTest, ManyThreadsMayReplaceOneFile) {

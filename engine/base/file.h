@@ -1,7 +1,7 @@
 // Files of bytes: whole reads, read-only mappings, and writes that are on disk
-// when they return. The only place that writes files of the engine.
-#ifndef RECURVE_ENGINE_MODEL_FILE_H_
-#define RECURVE_ENGINE_MODEL_FILE_H_
+// when they return.
+#ifndef RECURVE_ENGINE_BASE_FILE_H_
+#define RECURVE_ENGINE_BASE_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,19 +14,17 @@
 
 namespace recurve {
 
-// NotFound, PermissionDenied, ResourceExhausted (disk full, file longer than
-// max_bytes) or Unavailable, with the path and the system's words.
+// NotFound, PermissionDenied, ResourceExhausted (file longer than max_bytes) or
+// Unavailable, with the path and the system's words.
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      int64_t max_bytes);
 
-// Writes the pieces, one after another, to a file beside `path`, syncs it,
-// renames it to `path` and syncs the folder: after a crash `path` holds the old
-// bytes or the new ones, whole. On an error the file aside is removed.
+// Writes the pieces, one after another, to a file aside (directory.h), syncs
+// it, renames it to `path` and syncs the folder: after a crash or an error
+// `path` holds the old bytes or the new ones, whole. On an error the file aside
+// is removed; what a crash leaves of it SweepAside removes.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces);
-
-// Makes names created, renamed or removed in the folder last.
-absl::Status SyncDirectory(const std::string& path);
 
 // A file's bytes as memory. The file must not be truncated while mapped; ours
 // never change once they have their name.
@@ -47,4 +45,4 @@ class MappedFile {
 
 }  // namespace recurve
 
-#endif  // RECURVE_ENGINE_MODEL_FILE_H_
+#endif  // RECURVE_ENGINE_BASE_FILE_H_
