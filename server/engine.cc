@@ -24,7 +24,7 @@ constexpr int64_t kHeldOutChunkRows = 1000;
 // A reply's framing and what is neither logits nor states.
 constexpr int64_t kReplyOverheadBytes = 64 << 10;
 
-// Every number in the configuration is a limit of at least 1.
+// Every whole number in the configuration is a limit of at least 1.
 absl::Status CheckNumbers(const ServerConfig& config) {
   const auto& descriptor = *config.GetDescriptor();
   const auto& reflection = *config.GetReflection();
@@ -40,6 +40,11 @@ absl::Status CheckNumbers(const ServerConfig& config) {
     if (value >= 1) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--", field.name(), ": is ", value, ", must be 1 or more"));
+  }
+  if (!(config.serving_share() > 0 && config.serving_share() <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--serving_share: is ", config.serving_share(),
+                     ", must be above 0 and at most 1"));
   }
   if (config.max_message_bytes() > INT32_MAX) {
     return absl::InvalidArgumentError(
@@ -71,6 +76,12 @@ void SetBudgets(std::vector<DeviceSpec>& specs) {
 absl::Status Empty(const std::string& directory) {
   RETURN_IF_ERROR(RemoveTree(directory));
   return CreateDirectories(directory);
+}
+
+DeviceOptions PoolOptions(const ServerConfig& config) {
+  DeviceOptions options;
+  options.serving_share = config.serving_share();
+  return options;
 }
 
 BatchRunner::Options BatchOptions(const ServerConfig& config) {
@@ -159,7 +170,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       registry(std::move(given_registry)),
       datasets(std::move(given_datasets)),
       jobs(NewMemoryJobStore()),
-      devices(specs),
+      devices(specs, CreateBackend, PoolOptions(config)),
       batches(devices, BatchOptions(config)),
       predictor(batches, PredictorOptions(config)),
       evaluator(batches, Evaluator::Options()),

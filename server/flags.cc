@@ -32,6 +32,7 @@ absl::Status SetField(const FieldDescriptor& field, const std::string& value,
   const auto& reflection = *message->GetReflection();
   int64_t number = 0;
   int32_t small = 0;
+  double real = 0;
   bool truth = false;
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
@@ -44,6 +45,10 @@ absl::Status SetField(const FieldDescriptor& field, const std::string& value,
     case FieldDescriptor::CPPTYPE_INT32:
       if (!absl::SimpleAtoi(value, &small)) return BadValue(field, value);
       reflection.SetInt32(message, &field, small);
+      return absl::OkStatus();
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      if (!absl::SimpleAtod(value, &real)) return BadValue(field, value);
+      reflection.SetDouble(message, &field, real);
       return absl::OkStatus();
     case FieldDescriptor::CPPTYPE_BOOL:
       if (!absl::SimpleAtob(value, &truth)) return BadValue(field, value);
@@ -62,6 +67,8 @@ std::string DefaultOf(const FieldDescriptor& field) {
       return absl::StrCat(field.default_value_int64());
     case FieldDescriptor::CPPTYPE_INT32:
       return absl::StrCat(field.default_value_int32());
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return absl::StrCat(field.default_value_double());
     case FieldDescriptor::CPPTYPE_BOOL:
       return field.default_value_bool() ? "true" : "false";
     default:

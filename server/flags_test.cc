@@ -9,12 +9,14 @@ namespace {
 TEST(FlagsTest, TakesBothSpellings) {
   ServerConfig config;
   ASSERT_TRUE(ParseFlags({"--listen", "0.0.0.0:1", "--max_trainers=3",
-                          "--devices=cpu:1,cpu:1", "--data_root="},
+                          "--devices=cpu:1,cpu:1",
+                          "--data_root=", "--serving_share=0.25"},
                          &config)
                   .ok());
   EXPECT_EQ(config.listen(), "0.0.0.0:1");
   EXPECT_EQ(config.max_trainers(), 3);
   EXPECT_EQ(config.devices(), "cpu:1,cpu:1");
+  EXPECT_EQ(config.serving_share(), 0.25);
   EXPECT_TRUE(config.has_data_root());
   EXPECT_FALSE(config.has_data_dir());
 }
@@ -30,6 +32,8 @@ TEST(FlagsTest, SaysWhatIsWrong) {
             "--max_trainers: \"many\" is not a int32");
   EXPECT_EQ(message("--max_trainers=99999999999"),
             "--max_trainers: \"99999999999\" is not a int32");
+  EXPECT_EQ(message("--serving_share=half"),
+            "--serving_share: \"half\" is not a double");
   EXPECT_EQ(message("--port=1"), "there is no flag --port; --help lists them");
   EXPECT_EQ(message("--listen"), "--listen: a value must follow");
   EXPECT_EQ(message("serve"), "\"serve\" is not a flag");

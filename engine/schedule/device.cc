@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <chrono>
 #include <deque>
 #include <limits>
 #include <optional>
@@ -11,9 +13,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/schedule/counting_backend.h"
+#include "engine/schedule/serving_share.h"
 
 namespace recurve {
 
@@ -21,10 +23,15 @@ namespace recurve {
 
 class DeviceWorker::Impl {
  public:
-  Impl(int index, const DeviceSpec& spec, BackendFactory factory)
+  Impl(int index, const DeviceSpec& spec, BackendFactory factory,
+       const DeviceOptions& options)
       : name_(absl::StrCat("devices/", index)),
         spec_(spec),
         factory_(std::move(factory)),
+        now_(options.now),
+        share_(options.serving_share),
+        since_(now_()),
+        load_(since_),
         thread_([this] { Run(); }) {}
   ~Impl() { Drain(); }
 
@@ -33,56 +40,72 @@ class DeviceWorker::Impl {
 
   void Enqueue(TaskClass task_class, Task task) {
     absl::MutexLock lock(&mutex_);
-    (task_class == TaskClass::kServing ? serving_ : training_)
-        .push_back(std::move(task));
+    Queue& queue = QueueOf(task_class);
+    if (queue.tasks.empty()) queue.waits_since = now_();
+    queue.tasks.push_back(std::move(task));
   }
 
-  // Only what waits now: a steady stream of requests must not starve the
-  // training task that called.
   void ServeWaiting() {
-    size_t waiting;
-    {
-      absl::MutexLock lock(&mutex_);
-      waiting = serving_.size();
+    while (std::optional<Task> task = NextWithinTraining()) {
+      (*task)(*backend_);
+      task.reset();
+      SwitchTo(TaskClass::kTraining);
     }
-    for (; waiting > 0; --waiting) TakeServing()(*backend_);
   }
 
-  // On the worker's thread: serves until `ready`, whose setter calls Wake.
+  // On the worker's thread, within a training task: serves until `ready`, whose
+  // setter calls Wake. Waiting for it is not work.
   void ServeUntil(const std::atomic<bool>& ready) {
     const auto readiness = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return ready.load() || !serving_.empty();
+      return ready.load() || !serving_.tasks.empty();
     };
+    SwitchTo(std::nullopt);
     for (;;) {
+      Task task;
       {
         absl::MutexLock lock(&mutex_);
         mutex_.Await(absl::Condition(&readiness));
-        if (ready.load()) return;
+        if (ready.load()) break;
+        Switch(TaskClass::kServing, Other::kDoesNotWait);
+        task = Pop(serving_);
       }
-      TakeServing()(*backend_);
+      task(*backend_);
+      task = nullptr;
+      SwitchTo(std::nullopt);
     }
+    SwitchTo(TaskClass::kTraining);
   }
 
   // Makes ServeUntil look at its flag.
   void Wake() { absl::MutexLock lock(&mutex_); }
 
-  void AddRows(int64_t rows) { rows_.fetch_add(rows); }
+  void AddRows(int64_t rows) {
+    absl::MutexLock lock(&mutex_);
+    rows_ += rows;
+    load_.AddRows(rows, now_());
+  }
 
   // Tasks waiting or running.
   int64_t load() const {
     absl::MutexLock lock(&mutex_);
-    return Waiting() + (running_since_.has_value() ? 1 : 0);
+    return Waiting() + (in_task_ ? 1 : 0);
   }
 
   DeviceStats stats() const {
     DeviceStats stats;
-    stats.rows = rows_.load();
     stats.memory_bytes = allocated_bytes_->load();
     absl::MutexLock lock(&mutex_);
+    const absl::Duration now = now_();
+    LoadWindow window = load_;
     absl::Duration busy = busy_;
-    if (running_since_.has_value()) busy += absl::Now() - *running_since_;
+    if (running_.has_value()) {
+      window.AddBusy(*running_, since_, now);
+      busy += now - since_;
+    }
+    stats.rows = rows_;
     stats.busy_seconds = absl::ToDoubleSeconds(busy);
     stats.queued_tasks = Waiting();
+    stats.load = window.At(now);
     return stats;
   }
 
@@ -96,6 +119,13 @@ class DeviceWorker::Impl {
   }
 
  private:
+  struct Queue {
+    std::deque<Task> tasks;
+    absl::Duration waits_since;  // the queue is not empty
+  };
+  // What the class that is not running does meanwhile.
+  enum class Other { kMayComeToWait, kWaits, kDoesNotWait };
+
   void Run() {
     // Whatever OMP_NUM_THREADS says: these settings are the thread's own.
     omp_set_dynamic(0);
@@ -115,42 +145,81 @@ class DeviceWorker::Impl {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &Impl::HasWorkOrDrains));
     if (Waiting() == 0) return std::nullopt;
-    running_since_ = absl::Now();
-    if (TrainsNext()) {
-      serve_first_.reset();
-      return Pop(training_);
-    }
-    if (serve_first_.has_value()) --*serve_first_;
-    return Pop(serving_);
+    const TaskClass next = NextClass();
+    in_task_ = true;
+    Switch(next, Other::kMayComeToWait);
+    return Pop(QueueOf(next));
   }
 
-  // Serving that waits when a training task's turn comes goes first. What comes
-  // later does not: a long request has its next chunk in the queue at any time.
-  bool TrainsNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (training_.empty()) return false;
-    if (!serve_first_.has_value()) serve_first_ = serving_.size();
-    return *serve_first_ == 0;
+  TaskClass NextClass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (training_.tasks.empty()) share_.Idle(TaskClass::kTraining);
+    if (serving_.tasks.empty()) share_.Idle(TaskClass::kServing);
+    const bool serves = !serving_.tasks.empty() &&
+                        (training_.tasks.empty() || share_.ServesNext());
+    return serves ? TaskClass::kServing : TaskClass::kTraining;
+  }
+
+  // A serving task if one goes before the rest of the training task that runs.
+  std::optional<Task> NextWithinTraining() {
+    absl::MutexLock lock(&mutex_);
+    Switch(TaskClass::kTraining, Other::kMayComeToWait);
+    if (serving_.tasks.empty()) {
+      share_.Idle(TaskClass::kServing);
+      return std::nullopt;
+    }
+    if (!share_.ServesNext()) return std::nullopt;
+    Switch(TaskClass::kServing, Other::kWaits);
+    return Pop(serving_);
   }
 
   void Finished() {
     absl::MutexLock lock(&mutex_);
-    busy_ += absl::Now() - *running_since_;
-    running_since_.reset();
+    Switch(std::nullopt, Other::kMayComeToWait);
+    in_task_ = false;
   }
 
-  Task TakeServing() {
+  void SwitchTo(std::optional<TaskClass> next) {
     absl::MutexLock lock(&mutex_);
-    return Pop(serving_);
+    Switch(next, Other::kMayComeToWait);
   }
 
-  static Task Pop(std::deque<Task>& queue) {
-    Task task = std::move(queue.front());
-    queue.pop_front();
+  // From now on the thread works for `next`, or for nobody; until now it did
+  // for running_.
+  void Switch(std::optional<TaskClass> next, Other other)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Duration now = now_();
+    if (running_.has_value()) {
+      busy_ += now - since_;
+      load_.AddBusy(*running_, since_, now);
+      share_.Took(*running_, BothWorked(now));
+    }
+    running_ = next;
+    since_ = now;
+    other_ = other;
+  }
+
+  // How long of the time from since_ on both classes had work.
+  absl::Duration BothWorked(absl::Duration now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (other_ == Other::kDoesNotWait) return absl::ZeroDuration();
+    if (other_ == Other::kWaits) return now - since_;
+    const Queue& queue =
+        *running_ == TaskClass::kServing ? training_ : serving_;
+    if (queue.tasks.empty()) return absl::ZeroDuration();
+    return now - std::max(since_, queue.waits_since);
+  }
+
+  static Task Pop(Queue& queue) {
+    Task task = std::move(queue.tasks.front());
+    queue.tasks.pop_front();
     return task;
   }
 
+  Queue& QueueOf(TaskClass task_class) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return task_class == TaskClass::kServing ? serving_ : training_;
+  }
   int64_t Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return static_cast<int64_t>(serving_.size() + training_.size());
+    return static_cast<int64_t>(serving_.tasks.size() + training_.tasks.size());
   }
   bool HasWorkOrDrains() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return draining_ || Waiting() > 0;
@@ -159,27 +228,37 @@ class DeviceWorker::Impl {
   const std::string name_;
   const DeviceSpec spec_;
   const BackendFactory factory_;
+  const std::function<absl::Duration()> now_;
   const std::shared_ptr<std::atomic<int64_t>> allocated_bytes_ =
       std::make_shared<std::atomic<int64_t>>(0);
-  std::atomic<int64_t> rows_ = 0;
   std::unique_ptr<Backend> backend_;  // the worker thread's alone
 
   mutable absl::Mutex mutex_;
-  std::deque<Task> serving_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Task> training_ ABSL_GUARDED_BY(mutex_);
-  // Serving tasks that go before the first of training_, once counted.
-  std::optional<size_t> serve_first_ ABSL_GUARDED_BY(mutex_);
+  Queue serving_ ABSL_GUARDED_BY(mutex_);
+  Queue training_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of the task that NextTask gave out; serving within it is not added.
-  std::optional<absl::Time> running_since_ ABSL_GUARDED_BY(mutex_);
-  absl::Duration busy_ ABSL_GUARDED_BY(mutex_);
+  ServingShare share_ ABSL_GUARDED_BY(mutex_);
+
+  // What the thread works for, since when; nothing while it waits.
+  bool in_task_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<TaskClass> running_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration since_ ABSL_GUARDED_BY(mutex_);
+  Other other_ ABSL_GUARDED_BY(mutex_) = Other::kMayComeToWait;
+
+  int64_t rows_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration busy_ ABSL_GUARDED_BY(mutex_);  // until since_
+  LoadWindow load_ ABSL_GUARDED_BY(mutex_);      // likewise
 
   std::thread thread_;  // last: it uses all the others
 };
 
+absl::Duration MonotonicTime() {
+  return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
 DeviceWorker::DeviceWorker(int index, const DeviceSpec& spec,
-                           BackendFactory factory)
-    : impl_(std::make_unique<Impl>(index, spec, std::move(factory))) {}
+                           BackendFactory factory, const DeviceOptions& options)
+    : impl_(std::make_unique<Impl>(index, spec, std::move(factory), options)) {}
 DeviceWorker::~DeviceWorker() = default;
 
 std::string DeviceWorker::name() const { return impl_->name(); }
@@ -214,10 +293,11 @@ struct Gang {
 
 class DevicePool::Impl {
  public:
-  Impl(const std::vector<DeviceSpec>& specs, const BackendFactory& factory) {
+  Impl(const std::vector<DeviceSpec>& specs, const BackendFactory& factory,
+       const DeviceOptions& options) {
     for (size_t i = 0; i < specs.size(); ++i) {
-      workers_.push_back(std::make_unique<DeviceWorker>(static_cast<int>(i),
-                                                        specs[i], factory));
+      workers_.push_back(std::make_unique<DeviceWorker>(
+          static_cast<int>(i), specs[i], factory, options));
     }
   }
   // A gang's tasks use all the workers, so all end before the first is gone.
@@ -271,8 +351,8 @@ class DevicePool::Impl {
 };
 
 DevicePool::DevicePool(const std::vector<DeviceSpec>& specs,
-                       BackendFactory factory)
-    : impl_(std::make_unique<Impl>(specs, factory)) {}
+                       BackendFactory factory, const DeviceOptions& options)
+    : impl_(std::make_unique<Impl>(specs, factory, options)) {}
 DevicePool::~DevicePool() = default;
 
 int DevicePool::size() const { return impl_->size(); }

@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "engine/schedule/device_spec.h"
+#include "engine/schedule/load_window.h"
+#include "engine/schedule/task_class.h"
 #include "kernels/backend.h"
 
 namespace recurve {
@@ -20,32 +23,42 @@ struct DeviceStats {
   double busy_seconds = 0;   // time that tasks ran, the running one included
   int64_t queued_tasks = 0;  // waiting, not running
   int64_t memory_bytes = 0;  // allocated now through the backend
+  Load load;                 // over the last seconds
 };
-
-enum class TaskClass { kServing, kTraining };
 
 // Makes a device's backend, on that device's thread.
 using BackendFactory =
     std::function<std::unique_ptr<Backend>(const DeviceSpec&)>;
 std::unique_ptr<Backend> CreateBackend(const DeviceSpec& spec);
 
+// Time since any fixed moment; unlike the time of day it never goes back.
+absl::Duration MonotonicTime();
+
+struct DeviceOptions {
+  // Of a device's time while serving and training both wait for it, in (0, 1]:
+  // serving goes before training until it has had this much, 1 = always. More
+  // is a shorter wait for predictions, less is faster training.
+  double serving_share = 0.9;
+  // Called on many threads, at every change of tasks.
+  std::function<absl::Duration()> now = MonotonicTime;
+};
+
 // One device: a backend and the thread that owns it. Tasks of a class run in
-// the order given. Serving tasks that wait go before a training task, those
-// that come when its turn has come do not: neither class keeps the other out.
-// Thread-safe.
+// the order given; ServingShare says which class is next. Thread-safe.
 class DeviceWorker {
  public:
   using Task = std::function<void(Backend&)>;
 
   DeviceWorker(int index, const DeviceSpec& spec,
-               BackendFactory factory = CreateBackend);
+               BackendFactory factory = CreateBackend,
+               const DeviceOptions& options = DeviceOptions());
   ~DeviceWorker();  // finishes the queue first
 
   std::string name() const;  // devices/N
   const DeviceSpec& spec() const;
   void Enqueue(TaskClass task_class, Task task);
   // For a long training task, on the worker's thread, between micro-batches:
-  // runs the serving tasks that wait.
+  // runs serving tasks that wait until it is training's turn again.
   void ServeWaiting();
   void AddRows(int64_t rows);
   DeviceStats stats() const;
@@ -61,7 +74,8 @@ class DevicePool {
   using GangTask = std::function<void(int rank, Backend&)>;
 
   explicit DevicePool(const std::vector<DeviceSpec>& specs,
-                      BackendFactory factory = CreateBackend);
+                      BackendFactory factory = CreateBackend,
+                      const DeviceOptions& options = DeviceOptions());
   ~DevicePool();  // finishes all queues first
 
   int size() const;

@@ -2,8 +2,7 @@
 
 #include <omp.h>
 
-#include <algorithm>
-#include <functional>
+#include <atomic>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -96,14 +94,36 @@ TEST(DeviceWorkerTest, WhatTheBudgetDoesNotHoldIsRefused) {
   done.WaitForNotification();
 }
 
+// A time of day that tasks move on.
+class FakeTime {
+ public:
+  DeviceOptions Options(double serving_share = 0.9) {
+    return {.serving_share = serving_share,
+            .now = [this] { return absl::Milliseconds(milliseconds_.load()); }};
+  }
+  void Pass(int64_t milliseconds) { milliseconds_ += milliseconds; }
+
+ private:
+  std::atomic<int64_t> milliseconds_ = 1000;
+};
+
 DeviceWorker::Task Writes(Log& log, std::string entry) {
   return [&log, entry](Backend&) { log.Add(entry); };
+}
+// Takes this long.
+DeviceWorker::Task Writes(Log& log, std::string entry, FakeTime& time,
+                          int64_t milliseconds) {
+  return [&log, &time, entry, milliseconds](Backend&) {
+    log.Add(entry);
+    time.Pass(milliseconds);
+  };
 }
 
 TEST(DeviceWorker, ServesBeforeItTrains) {
   Log log;
+  FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating);
+    DeviceWorker worker(0, Threads(1), Allocating, time.Options());
     absl::Notification go;
     worker.Enqueue(TaskClass::kTraining,
                    [&](Backend&) { go.WaitForNotification(); });
@@ -117,57 +137,90 @@ TEST(DeviceWorker, ServesBeforeItTrains) {
               ElementsAre("serve 1", "serve 2", "train 1", "train 2"));
 }
 
-TEST(DeviceWorker, ALongRequestLetsTrainingIn) {
+TEST(DeviceWorker, TrainingHasItsShare) {
   Log log;
-  absl::Notification trains;
-  int chunks = 0;
-  std::function<void(DeviceWorker&)> serve = [&](DeviceWorker& worker) {
-    worker.Enqueue(TaskClass::kServing, [&](Backend&) {
-      trains.WaitForNotification();
-      log.Add("serve");
-      if (++chunks < 5) serve(worker);
-    });
-  };
+  FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating);
-    serve(worker);
-    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 1"));
-    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 2"));
-    trains.Notify();
+    DeviceWorker worker(0, Threads(1), Allocating, time.Options(0.75));
+    absl::Notification go;
+    worker.Enqueue(TaskClass::kServing,
+                   [&](Backend&) { go.WaitForNotification(); });
+    for (int i = 0; i < 8; ++i) {
+      worker.Enqueue(TaskClass::kServing, Writes(log, "s", time, 10));
+      worker.Enqueue(TaskClass::kTraining, Writes(log, "T", time, 10));
+    }
+    go.Notify();
   }
-  // The first chunk may have begun before there was anything to train.
-  const std::vector<std::string> entries = log.entries();
-  ASSERT_EQ(entries.size(), 7u);
-  const auto first = std::find(entries.begin(), entries.end(), "train 1");
-  EXPECT_LE(first - entries.begin(), 2);
-  EXPECT_EQ(std::vector<std::string>(first, first + 3),
-            (std::vector<std::string>{"train 1", "serve", "train 2"}));
+  // Three of serving to one of training until nothing is to be served.
+  EXPECT_THAT(log.entries(),
+              ElementsAre("s", "T", "s", "s", "s", "T", "s", "s", "s", "T", "s",
+                          "T", "T", "T", "T", "T"));
 }
 
-TEST(DeviceWorker, ServesWithinATrainingTask) {
+TEST(DeviceWorker, AShareOfOneIsServingFirstAlways) {
   Log log;
+  FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating);
+    DeviceWorker worker(0, Threads(1), Allocating, time.Options(1));
+    absl::Notification go;
+    worker.Enqueue(TaskClass::kServing,
+                   [&](Backend&) { go.WaitForNotification(); });
+    worker.Enqueue(TaskClass::kTraining, Writes(log, "T", time, 10));
+    for (int i = 0; i < 3; ++i) {
+      worker.Enqueue(TaskClass::kServing, Writes(log, "s", time, 10));
+    }
+    go.Notify();
+  }
+  EXPECT_THAT(log.entries(), ElementsAre("s", "s", "s", "T"));
+}
+
+TEST(DeviceWorker, ServesBetweenMicroBatchesWithinItsShare) {
+  Log log;
+  FakeTime time;
+  {
+    DeviceWorker worker(0, Threads(1), Allocating, time.Options(0.5));
     absl::Notification started, queued;
     worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
       started.Notify();
       queued.WaitForNotification();
-      log.Add("train 1a");
-      worker.ServeWaiting();
-      log.Add("train 1b");
-      worker.ServeWaiting();
+      for (const char* micro_batch : {"T1", "T2", "T3"}) {
+        log.Add(micro_batch);
+        time.Pass(10);
+        worker.ServeWaiting();
+      }
     });
     started.WaitForNotification();
-    worker.Enqueue(TaskClass::kTraining, Writes(log, "train 2"));
+    worker.Enqueue(TaskClass::kTraining, Writes(log, "U"));
+    for (int i = 0; i < 6; ++i) {
+      worker.Enqueue(TaskClass::kServing, Writes(log, "s", time, 4));
+    }
+    queued.Notify();
+  }
+  // 10 ms of training, then serving until it has had more: 12, 20, 32.
+  EXPECT_THAT(log.entries(),
+              ElementsAre("T1", "s", "s", "s", "T2", "s", "s", "s", "T3", "U"));
+}
+
+TEST(DeviceWorker, ServesWhatComesMeanwhile) {
+  Log log;
+  FakeTime time;
+  {
+    DeviceWorker worker(0, Threads(1), Allocating, time.Options());
+    absl::Notification started, queued;
+    worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
+      started.Notify();
+      queued.WaitForNotification();
+      worker.ServeWaiting();
+      log.Add("train");
+    });
+    started.WaitForNotification();
     worker.Enqueue(TaskClass::kServing, [&](Backend&) {
       log.Add("serve 1");
       worker.Enqueue(TaskClass::kServing, Writes(log, "serve 2"));
     });
     queued.Notify();
   }
-  // Serving that comes while ServeWaiting runs waits for the next one.
-  EXPECT_THAT(log.entries(), ElementsAre("train 1a", "serve 1", "train 1b",
-                                         "serve 2", "train 2"));
+  EXPECT_THAT(log.entries(), ElementsAre("serve 1", "serve 2", "train"));
 }
 
 TEST(DeviceWorker, SetsItsOwnTeamSize) {
@@ -194,7 +247,8 @@ TEST(DeviceWorker, SetsItsOwnTeamSize) {
 }
 
 TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
-  DeviceWorker worker(3, Threads(1), Allocating);
+  FakeTime time;
+  DeviceWorker worker(3, Threads(1), Allocating, time.Options());
   EXPECT_EQ(worker.name(), "devices/3");
   std::unique_ptr<DeviceBuffer> kept;
   absl::Notification started, go;
@@ -203,7 +257,7 @@ TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
     const auto released = *backend.Allocate(10);
     worker.AddRows(5);
     worker.AddRows(6);
-    absl::SleepFor(absl::Milliseconds(5));
+    time.Pass(500);
     started.Notify();
     go.WaitForNotification();
   });
@@ -213,7 +267,10 @@ TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
   EXPECT_EQ(stats.rows, 11);
   EXPECT_EQ(stats.memory_bytes, 110);
   EXPECT_EQ(stats.queued_tasks, 1);
-  EXPECT_GE(stats.busy_seconds, 0.005);
+  EXPECT_EQ(stats.busy_seconds, 0.5);
+  EXPECT_EQ(stats.load.busy_share, 1);
+  EXPECT_EQ(stats.load.serving_share, 0);
+  EXPECT_EQ(stats.load.rows_per_second, 22);
   go.Notify();
   absl::Notification done;
   worker.Enqueue(TaskClass::kTraining, [&](Backend&) { done.Notify(); });
@@ -222,6 +279,34 @@ TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
   EXPECT_EQ(worker.stats().queued_tasks, 0);
   kept.reset();
   EXPECT_EQ(worker.stats().memory_bytes, 0);
+}
+
+TEST(DeviceWorker, TellsServingFromTraining) {
+  FakeTime time;
+  DeviceStats stats;
+  {
+    DeviceWorker worker(0, Threads(1), Allocating, time.Options(1));
+    absl::Notification started, queued;
+    worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
+      started.Notify();
+      queued.WaitForNotification();
+      time.Pass(300);
+      worker.ServeWaiting();
+      time.Pass(400);
+    });
+    started.WaitForNotification();
+    worker.Enqueue(TaskClass::kServing, [&](Backend&) { time.Pass(200); });
+    worker.Enqueue(TaskClass::kServing, [&](Backend&) { time.Pass(50); });
+    absl::Notification done;
+    worker.Enqueue(TaskClass::kTraining, [&](Backend&) { done.Notify(); });
+    queued.Notify();
+    done.WaitForNotification();
+    time.Pass(50);
+    stats = worker.stats();
+  }
+  EXPECT_DOUBLE_EQ(stats.load.serving_share, 0.25);
+  EXPECT_GE(stats.busy_seconds, 0.95);
+  EXPECT_LE(stats.busy_seconds, 1);
 }
 
 TEST(DevicePool, FindsTheLeastLoadedDevice) {

@@ -25,6 +25,9 @@ class DevicesService final : public v1::Devices::CallbackService {
       wire.set_rows(stats.rows);
       wire.set_busy_seconds(stats.busy_seconds);
       wire.set_queued_tasks(stats.queued_tasks);
+      wire.set_busy_share(stats.load.busy_share);
+      wire.set_serving_share(stats.load.serving_share);
+      wire.set_rows_per_second(stats.load.rows_per_second);
     }
     return ReplyNow(context, absl::OkStatus());
   }
