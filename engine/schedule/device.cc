@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "engine/schedule/counting_backend.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/schedule/serving_share.h"
 
 namespace recurve {
@@ -28,6 +29,9 @@ class DeviceWorker::Impl {
       : name_(absl::StrCat("devices/", index)),
         spec_(spec),
         factory_(std::move(factory)),
+        ledger_({.name = name_,
+                 .budget_bytes = spec_.memory_bytes,
+                 .workspace_bytes = WorkspacePlan(spec_.threads).total()}),
         now_(options.now),
         share_(options.serving_share),
         since_(now_()),
@@ -37,6 +41,10 @@ class DeviceWorker::Impl {
 
   const std::string& name() const { return name_; }
   const DeviceSpec& spec() const { return spec_; }
+  Ledger& ledger() { return ledger_; }
+  bool OnThread() const {
+    return std::this_thread::get_id() == thread_.get_id();
+  }
 
   void Enqueue(TaskClass task_class, Task task) {
     absl::MutexLock lock(&mutex_);
@@ -228,6 +236,7 @@ class DeviceWorker::Impl {
   const std::string name_;
   const DeviceSpec spec_;
   const BackendFactory factory_;
+  Ledger ledger_;
   const std::function<absl::Duration()> now_;
   const std::shared_ptr<std::atomic<int64_t>> allocated_bytes_ =
       std::make_shared<std::atomic<int64_t>>(0);
@@ -263,6 +272,9 @@ DeviceWorker::~DeviceWorker() = default;
 
 std::string DeviceWorker::name() const { return impl_->name(); }
 const DeviceSpec& DeviceWorker::spec() const { return impl_->spec(); }
+Ledger& DeviceWorker::ledger() { return impl_->ledger(); }
+const Ledger& DeviceWorker::ledger() const { return impl_->ledger(); }
+bool DeviceWorker::OnThread() const { return impl_->OnThread(); }
 void DeviceWorker::Enqueue(TaskClass task_class, Task task) {
   impl_->Enqueue(task_class, std::move(task));
 }

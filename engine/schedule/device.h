@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "engine/schedule/device_spec.h"
+#include "engine/schedule/ledger.h"
 #include "engine/schedule/load_window.h"
 #include "engine/schedule/task_class.h"
 #include "kernels/backend.h"
@@ -56,7 +57,12 @@ class DeviceWorker {
 
   std::string name() const;  // devices/N
   const DeviceSpec& spec() const;
+  // Who holds how much of the device's memory; its budget is the spec's.
+  // Whatever is allocated in a task is reserved here before.
+  Ledger& ledger();
+  const Ledger& ledger() const;
   void Enqueue(TaskClass task_class, Task task);
+  bool OnThread() const;  // whether the caller is in a task
   // For a long training task, on the worker's thread, between micro-batches:
   // runs serving tasks that wait until it is training's turn again.
   void ServeWaiting();
