@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/schedule/format_bytes.h"
 
 namespace recurve {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "engine/model/executor.h"
+#include "engine/schedule/format_bytes.h"
 #include "engine/schedule/gradient_tree.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/backend.h"
@@ -78,18 +78,6 @@ std::string LargestTerms(const MemoryPlan& plan, int count) {
     texts.push_back(absl::StrCat(term.kind, " ", FormatBytes(term.bytes)));
   }
   return texts.empty() ? "nothing" : absl::StrJoin(texts, ", ");
-}
-
-std::string FormatBytes(int64_t bytes) {
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return absl::StrCat(bytes, " bytes");
-  double value = bytes / 1024.0;
-  size_t unit = 0;
-  // 1023.95 would be printed as 1024.0.
-  for (; value >= 1023.95 && unit + 1 < std::size(kUnits); ++unit) {
-    value /= 1024;
-  }
-  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
 MemoryPlan InferencePlan(const Model& model, BatchShape largest) {

@@ -44,8 +44,6 @@ std::vector<MemoryTerm> Terms(const MemoryPlan& plan);
 // The largest terms, those of 0 left out:
 // "activations 1.9 GiB, optimizer 0.6 GiB, weights 0.3 GiB".
 std::string LargestTerms(const MemoryPlan& plan, int count = 3);
-// "1.9 GiB", "320.0 KiB", "17 bytes".
-std::string FormatBytes(int64_t bytes);
 
 // A packed batch, or micro-batch: N rows of B sequences.
 struct BatchShape {

@@ -4,7 +4,11 @@
 #include <cassert>
 #include <numeric>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/model/parameters.h"
+#include "engine/schedule/format_bytes.h"
 
 namespace recurve {
 namespace {
@@ -44,6 +48,18 @@ std::vector<Range> Fill(absl::Span<const int64_t> rows,
   return ranges;
 }
 
+absl::Status NoDeviceHolds(int64_t bytes,
+                           absl::Span<const DeviceRoom> devices) {
+  std::vector<std::string> rooms;
+  for (const DeviceRoom& device : devices) {
+    rooms.push_back(
+        absl::StrCat(device.name, " has ", FormatBytes(device.bytes)));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no device can hold the largest micro-batch: it needs ",
+      FormatBytes(bytes), " of activations, ", absl::StrJoin(rooms, ", ")));
+}
+
 }  // namespace
 
 std::vector<Range> PartitionMicroBatches(absl::Span<const int64_t> cu_seqlens,
@@ -80,6 +96,27 @@ std::vector<Range> AssignMicroBatches(absl::Span<const int64_t> rows,
     }
   }
   return Fill(rows, speeds, low);
+}
+
+absl::StatusOr<std::vector<Range>> AssignWithinMemory(
+    absl::Span<const int64_t> rows, absl::Span<const int64_t> bytes,
+    absl::Span<const DeviceRoom> devices) {
+  assert(rows.size() == bytes.size() && !devices.empty());
+  const int64_t largest =
+      bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
+  std::vector<int64_t> speeds;  // of those that can hold it
+  for (const DeviceRoom& device : devices) {
+    if (device.bytes >= largest) speeds.push_back(device.speed);
+  }
+  if (speeds.empty()) return NoDeviceHolds(largest, devices);
+  const std::vector<Range> shares = AssignMicroBatches(rows, speeds);
+  std::vector<Range> ranges;
+  int64_t begin = 0;
+  for (auto share = shares.begin(); const DeviceRoom& device : devices) {
+    ranges.push_back(device.bytes >= largest ? *share++ : Range{begin, begin});
+    begin = ranges.back().end;
+  }
+  return ranges;
 }
 
 std::vector<int64_t> ShardOffsets(int64_t count, int num_shards) {

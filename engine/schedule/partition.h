@@ -5,8 +5,11 @@
 #define RECURVE_ENGINE_SCHEDULE_PARTITION_H_
 
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
 namespace recurve {
@@ -37,6 +40,22 @@ std::vector<Range> PartitionMicroBatches(absl::Span<const int64_t> cu_seqlens,
 // O((M + devices) log(total rows)), M micro-batches.
 std::vector<Range> AssignMicroBatches(absl::Span<const int64_t> rows,
                                       absl::Span<const int64_t> speeds);
+
+// A device that may take part.
+struct DeviceRoom {
+  std::string name;   // for messages: devices/0
+  int64_t speed = 1;  // as above
+  // What it can hold of a micro-batch's activations.
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+};
+
+// The same within memory: micro-batch m takes rows[m] rows and bytes[m] bytes
+// of activations. All or nothing: a device that cannot hold the largest
+// micro-batch of the call gets none, the others share them by speed.
+// ResourceExhausted, with the numbers, if no device can.
+absl::StatusOr<std::vector<Range>> AssignWithinMemory(
+    absl::Span<const int64_t> rows, absl::Span<const int64_t> bytes,
+    absl::Span<const DeviceRoom> devices);
 
 // Where each device's shard of `count` parameters begins, and where the last
 // one ends: multiples of kParameterAlignment, of nearly equal size; some are

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -158,6 +159,66 @@ TEST(AssignMicroBatches, CoversInOrderAndNobodyIdlesNeedlessly) {
       next = range.end;
     }
     ASSERT_EQ(next, static_cast<int64_t>(rows.size()));
+  }
+}
+
+// --- Within memory ---
+
+std::vector<DeviceRoom> Rooms(const std::vector<int64_t>& speeds,
+                              const std::vector<int64_t>& bytes) {
+  std::vector<DeviceRoom> rooms;
+  for (size_t d = 0; d < speeds.size(); ++d) {
+    rooms.push_back({"devices/" + std::to_string(d), speeds[d], bytes[d]});
+  }
+  return rooms;
+}
+
+TEST(AssignWithinMemory, DevicesWithoutRoomGetNone) {
+  EXPECT_THAT(*AssignWithinMemory({5, 5, 5, 5}, {50, 70, 50, 50},
+                                  Rooms({1, 9, 1, 9}, {70, 69, 100, 0})),
+              ElementsAre(Range{0, 2}, Range{2, 2}, Range{2, 4}, Range{4, 4}));
+  EXPECT_THAT(*AssignWithinMemory({}, {}, Rooms({1, 1}, {0, 0})),
+              ElementsAre(Range{0, 0}, Range{0, 0}));
+}
+
+TEST(AssignWithinMemory, SaysWhatNoDeviceCanHold) {
+  EXPECT_EQ(
+      AssignWithinMemory({5, 5}, {3 << 20, 4 << 20},
+                         Rooms({1, 1}, {1 << 20, 2 << 20}))
+          .status(),
+      absl::ResourceExhaustedError(
+          "no device can hold the largest micro-batch: it needs 4.0 MiB of "
+          "activations, devices/0 has 1.0 MiB, devices/1 has 2.0 MiB"));
+}
+
+// Against trying every cut, among the devices that can hold everything.
+TEST(AssignWithinMemory, IsBestOfAllThatKeepWithinMemory) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 400; ++round) {
+    const auto rows = RandomNumbers(random, 1 + round % 9, 0, 20);
+    const auto bytes = RandomNumbers(random, 1 + round % 9, 0, 20);
+    const int devices = 1 + round % 5;
+    const auto speeds = RandomNumbers(random, devices, 1, 3);
+    const auto rooms = RandomNumbers(random, devices, 5, 30);
+    const int64_t largest = *std::max_element(bytes.begin(), bytes.end());
+    std::vector<int64_t> able;
+    for (int d = 0; d < devices; ++d) {
+      if (rooms[d] >= largest) able.push_back(speeds[d]);
+    }
+    const auto ranges = AssignWithinMemory(rows, bytes, Rooms(speeds, rooms));
+    ASSERT_EQ(ranges.ok(), !able.empty());
+    if (!ranges.ok()) continue;
+    int64_t next = 0;
+    for (int d = 0; d < devices; ++d) {
+      const Range range = (*ranges)[d];
+      ASSERT_EQ(range.begin, next);
+      if (rooms[d] < largest) {
+        ASSERT_TRUE(range.empty());
+      }
+      next = range.end;
+    }
+    ASSERT_EQ(next, static_cast<int64_t>(rows.size()));
+    ASSERT_LT(Time(rows, speeds, *ranges), BestTime(rows, able) + 1);
   }
 }
 
