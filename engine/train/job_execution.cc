@@ -127,7 +127,9 @@ void End(JobStore& jobs, const std::string& id, const absl::Status& status) {
   const auto ended =
       cancelled && absl::IsCancelled(status)
           ? jobs.SetState(id, JobState::kCancelled, job->cause)
-          : jobs.SetState(id, JobState::kFailed, status.ToString());
+          : jobs.SetState(
+                id, JobState::kFailed,
+                status.ToString(absl::StatusToStringMode::kWithNoExtraData));
   // A store that cannot even keep that has no one left to tell.
   ended.status().IgnoreError();
 }
