@@ -157,6 +157,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
                                                    specs, std::move(registry),
                                                    std::move(datasets)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
+  RETURN_IF_ERROR(engine->job_runner.Start());
   return engine;
 }
 

@@ -21,6 +21,7 @@
 #include "server/call.h"
 #include "server/config.pb.h"
 #include "server/directory_lock.h"
+#include "server/notice.h"
 #include "server/trainer_store.h"
 #include "server/work_queue.h"
 
@@ -54,6 +55,7 @@ class Engine {
   RegistryExchange models;
   TrainerStore trainers;
   JobRunner job_runner;
+  Notice jobs_stopped;  // after job_runner's Shutdown
   LiveCalls calls;
   // Steps, evaluations, weights: what takes long.
   WorkQueue work;

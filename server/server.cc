@@ -108,8 +108,11 @@ void Server::Drain(absl::Duration timeout) {
       engine_->calls.StopAll();
     }
   });
-  // Watchers of jobs go when the jobs have ended.
-  std::thread jobs([this] { engine_->job_runner.Shutdown(); });
+  // Watchers of jobs go when the jobs have stopped.
+  std::thread jobs([this] {
+    engine_->job_runner.Shutdown();
+    engine_->jobs_stopped.Give();
+  });
   grpc_->Shutdown(absl::ToChronoTime(deadline + kStopGrace));
   drained.Notify();
   stopper.join();

@@ -20,6 +20,8 @@
 namespace recurve {
 namespace {
 
+constexpr absl::string_view kStopCause = "the server shut down";
+
 class Execution {
  public:
   Execution(const JobEnvironment& environment, const Job& job,
@@ -54,7 +56,7 @@ absl::Status Execution::Enter(JobState state, absl::string_view cause,
                               const std::function<void(Job&)>& change) {
   const absl::Status status =
       environment_.jobs.SetState(id_, state, cause, change).status();
-  // Only a cancellation can have made the job leave its state.
+  // Only a pause or a cancellation can have made the job leave its state.
   if (absl::IsFailedPrecondition(status)) return absl::CancelledError("");
   return status;
 }
@@ -120,18 +122,29 @@ absl::Status RunWithoutExceptions(Execution& execution) {
   }
 }
 
-// The end of a job that did not succeed.
-void End(JobStore& jobs, const std::string& id, const absl::Status& status) {
-  const auto job = jobs.Get(id);
-  const bool cancelled = job.ok() && job->state == JobState::kCancelling;
-  const auto ended =
-      cancelled && absl::IsCancelled(status)
-          ? jobs.SetState(id, JobState::kCancelled, job->cause)
-          : jobs.SetState(
-                id, JobState::kFailed,
-                status.ToString(absl::StatusToStringMode::kWithNoExtraData));
-  // A store that cannot even keep that has no one left to tell.
-  ended.status().IgnoreError();
+// What a run leaves that did not succeed: after a stop what the record says
+// that the stop was for, which a request may change at any time.
+absl::Status RecordEnd(JobStore& jobs, const std::string& id,
+                       const absl::Status& status) {
+  ASSIGN_OR_RETURN(const Job job, jobs.Get(id));
+  if (!absl::IsCancelled(status)) {
+    return jobs.SetState(id, JobState::kFailed, status.ToString()).status();
+  }
+  const JobState state = AfterRestart(job.state);
+  if (state == job.state) return absl::OkStatus();
+  return jobs.SetState(id, state, job.cause.empty() ? kStopCause : job.cause)
+      .status();
+}
+
+void RecordEndPatiently(const JobEnvironment& environment,
+                        const std::string& id, const absl::Status& status,
+                        JobControl& control) {
+  while (true) {
+    const absl::Status recorded = RecordEnd(environment.jobs, id, status);
+    if (recorded.ok()) return;
+    if (absl::IsFailedPrecondition(recorded)) continue;  // it has changed
+    if (control.WaitForShutdown(environment.retry_delay)) return;
+  }
 }
 
 }  // namespace
@@ -144,7 +157,8 @@ void ExecuteJob(const JobEnvironment& environment, const Job& job,
                 JobControl& control) {
   Execution execution(environment, job, control);
   const absl::Status status = RunWithoutExceptions(execution);
-  if (!status.ok()) End(environment.jobs, job.id, status);
+  if (status.ok()) return;
+  RecordEndPatiently(environment, job.id, status, control);
 }
 
 }  // namespace recurve

@@ -1,20 +1,23 @@
-// Runs training jobs: a bounded queue, a few at once, each on its own thread,
-// all on the one pool of devices.
+// Training jobs: a bounded queue, a few at once, each on its own thread, all on
+// the one pool of devices.
 #ifndef RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
 #define RECURVE_ENGINE_TRAIN_JOB_RUNNER_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "engine/schedule/device.h"
 #include "engine/train/dataset_store.h"
 #include "engine/train/held_out.h"
+#include "engine/train/job_dispatcher.h"
+#include "engine/train/job_execution.h"
 #include "engine/train/job_store.h"
 #include "engine/train/training_run.h"
-#include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {
 
@@ -29,6 +32,9 @@ class JobRunner {
     int max_queued = 1000;
     int64_t max_parameters = int64_t{1} << 28;  // of a job's new model
   };
+  static constexpr int kMaxPriority = 100;      // and at least minus that
+  static constexpr size_t kMaxOwnerBytes = 64;  // letters, digits, ".", "_",
+                                                // "-", "@", "+"
 
   // All that is passed in outlives the runner.
   JobRunner(const Options& options, DevicePool& devices, JobStore& jobs,
@@ -36,23 +42,32 @@ class JobRunner {
             HeldOutEvaluator evaluate);
   ~JobRunner();  // Shutdown
 
+  // Takes up the jobs that an earlier process left unfinished, and begins.
+  // Once, before anything else.
+  absl::Status Start();
+
   // Returns once the job is kept. InvalidArgument for a spec that can be seen
-  // to be wrong at once, ResourceExhausted for a full queue, Unavailable after
-  // Shutdown; otherwise as JobStore::Create.
+  // to be wrong at once, an owner or a priority that there cannot be,
+  // ResourceExhausted for a full queue, Unavailable after Shutdown; otherwise
+  // as JobStore::Create.
   absl::StatusOr<Job> Submit(const JobRequest& request);
 
-  // A queued job is CANCELLED at once; a running one is CANCELLING and stops at
-  // its next micro-batch, or once its data are read; an ended one stays as it
-  // is. Returns the job as it then is.
-  absl::StatusOr<Job> Cancel(absl::string_view job_id);
+  // Returns the job as it then is. A running job stops at its next micro-batch,
+  // or once its data are read; a paused one has a checkpoint of all that it did
+  // and goes on from there once it is resumed. Errors as
+  // JobDispatcher::Change.
+  absl::StatusOr<Job> Change(absl::string_view job_id, JobChange change);
 
-  // Refuses new jobs, cancels all that are queued or run ("server shut down")
-  // and waits for them.
+  // Adds to the causes of those that are QUEUED what they wait for.
+  void Explain(absl::Span<Job> jobs) const;
+
+  // Refuses new jobs, lets all that run save and go back to the queue, and
+  // waits for them.
   void Shutdown();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  const JobEnvironment environment_;
+  JobDispatcher dispatcher_;
 };
 
 }  // namespace recurve

@@ -39,6 +39,15 @@ std::string Text() {
   return text;
 }
 
+JobRequest Request(const v1::TrainSpec& spec, const std::string& id = "",
+                   const std::string& request_id = "") {
+  JobRequest request;
+  request.spec = spec;
+  request.id = id;
+  request.request_id = request_id;
+  return request;
+}
+
 class JobRunnerTest : public ::testing::Test {
  protected:
   JobRunnerTest() : devices_(*ParseDevices("cpu:1,cpu:1")) {
@@ -65,6 +74,7 @@ class JobRunnerTest : public ::testing::Test {
                const std::atomic<bool>& cancelled) {
           return evaluate_(model, data, cancelled);
         });
+    ASSERT_TRUE(runner_->Start().ok());
   }
 
   v1::TrainSpec Spec(const std::string& changes) {
@@ -96,7 +106,7 @@ class JobRunnerTest : public ::testing::Test {
   }
 
   std::string Submit(const std::string& changes) {
-    const auto job = runner_->Submit({Spec(changes), "", ""});
+    const auto job = runner_->Submit(Request(Spec(changes)));
     EXPECT_TRUE(job.ok()) << job.status();
     return job.ok() ? job->id : "";
   }
@@ -187,11 +197,8 @@ TEST_F(JobRunnerTest, TheWeightsAreThoseOfTheLoadersBatchesStepByStep) {
   double loss_sum = 0, weight = 0;
   for (int64_t i = 0; i < 50; ++i) {
     const Batch batch = run.loader->Next();
-    StepCall call;
-    call.batch = &batch.sequences;
-    call.targets = &batch.targets;
-    call.continue_streams = batch.continue_streams;
-    const auto result = trainer->Step(call);
+    const auto result =
+        trainer->Step(batch.sequences, batch.targets, batch.continue_streams);
     ASSERT_TRUE(result.ok()) << result.status();
     if (i < 40) continue;
     loss_sum += result->loss * result->weight;
@@ -224,7 +231,7 @@ TEST_F(JobRunnerTest, TrainsAPublishedModelFurther) {
   ASSERT_EQ(WaitForEnd(Submit("")).state, kSucceeded);
   v1::TrainSpec spec = Spec("");
   spec.clear_config();
-  const auto submitted = runner_->Submit({spec, "further", ""});
+  const auto submitted = runner_->Submit(Request(spec, "further"));
   ASSERT_TRUE(submitted.ok());
   const Job job = WaitForEnd("further");
   ASSERT_EQ(job.state, kSucceeded) << job.cause;
@@ -253,7 +260,7 @@ TEST_F(JobRunnerTest, EndsWithTheEpochsOrTheTime) {
 TEST_F(JobRunnerTest, CancelsARunningJob) {
   const std::string id = Submit(kEndless);
   WaitUntilItTrains(id);
-  const auto cancelling = runner_->Cancel(id);
+  const auto cancelling = runner_->Change(id, JobChange::kCancel);
   ASSERT_TRUE(cancelling.ok());
   EXPECT_EQ(cancelling->state, kCancelling);
   const Job job = WaitForEnd(id);
@@ -261,8 +268,9 @@ TEST_F(JobRunnerTest, CancelsARunningJob) {
   EXPECT_EQ(job.cause, "cancelled on request");
   EXPECT_GT(job.step, 0);
   EXPECT_TRUE(models_.sources().empty());
-  EXPECT_EQ(runner_->Cancel(id)->state, kCancelled);  // does nothing
-  EXPECT_EQ(runner_->Cancel("none").status().code(),
+  EXPECT_EQ(runner_->Change(id, JobChange::kCancel)->state,
+            kCancelled);  // does nothing
+  EXPECT_EQ(runner_->Change("none", JobChange::kCancel).status().code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -270,9 +278,9 @@ TEST_F(JobRunnerTest, CancelsAQueuedJobAtOnce) {
   const std::string running = Submit(kEndless);
   const std::string queued = Submit("");
   const std::string next = Submit("");
-  EXPECT_EQ(runner_->Cancel(queued)->state, kCancelled);
+  EXPECT_EQ(runner_->Change(queued, JobChange::kCancel)->state, kCancelled);
   EXPECT_THAT(States(queued), ElementsAre(kQueued, kCancelled));
-  ASSERT_TRUE(runner_->Cancel(running).ok());
+  ASSERT_TRUE(runner_->Change(running, JobChange::kCancel).ok());
   EXPECT_EQ(WaitForEnd(next).state, kSucceeded);
 }
 
@@ -287,7 +295,7 @@ TEST_F(JobRunnerTest, CancelsDuringTheEvaluation) {
   };
   const std::string id = Submit("held_out_characters: 100");
   begun.WaitForNotification();
-  ASSERT_TRUE(runner_->Cancel(id).ok());
+  ASSERT_TRUE(runner_->Change(id, JobChange::kCancel).ok());
   EXPECT_EQ(WaitForEnd(id).state, kCancelled);
   EXPECT_TRUE(models_.sources().empty());
 }
@@ -297,7 +305,7 @@ TEST_F(JobRunnerTest, CancelsAtAnyTime) {
   for (int i = 0; i < 60; ++i) {
     const std::string id = Submit("max_steps: 3 report_every_steps: 1");
     absl::SleepFor(absl::Microseconds(100 * i));
-    ASSERT_TRUE(runner_->Cancel(id).ok());
+    ASSERT_TRUE(runner_->Change(id, JobChange::kCancel).ok());
     const Job job = WaitForEnd(id);
     ASSERT_TRUE(job.state == kCancelled || job.state == kSucceeded)
         << JobStateName(job.state) << ": " << job.cause;
@@ -306,7 +314,7 @@ TEST_F(JobRunnerTest, CancelsAtAnyTime) {
 }
 
 TEST_F(JobRunnerTest, RefusesWrongSpecsAtOnce) {
-  EXPECT_EQ(runner_->Submit({Spec("max_steps: -1"), "", ""}).status().code(),
+  EXPECT_EQ(runner_->Submit(Request(Spec("max_steps: -1"))).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(jobs_->List(0, "")->jobs.empty());
 }
@@ -321,7 +329,7 @@ TEST_F(JobRunnerTest, AJobThatGoesWrongFailsWithItsCause) {
                 "NOT_FOUND: datasets/none"},
            Case{"format { json_lines {} } loader { unroll: 0 }", "line 1"},
            Case{"trainer { optimizer { sgd {} } learning_rate { peak: 1e30 } }",
-                "FAILED_PRECONDITION: the loss is not finite"},
+                "FAILED_PRECONDITION: the loss of sequences"},
        }) {
     const Job job = WaitForEnd(Submit(c.changes));
     EXPECT_EQ(job.state, kFailed) << c.changes;
@@ -350,14 +358,14 @@ TEST_F(JobRunnerTest, AFullQueueRefusesNewJobsOnly) {
   Start();
   const std::string running = Submit(kEndless);
   WaitUntilItTrains(running);
-  const auto queued = runner_->Submit({Spec(""), "queued", "request"});
+  const auto queued = runner_->Submit(Request(Spec(""), "queued", "request"));
   ASSERT_TRUE(queued.ok());
-  EXPECT_EQ(runner_->Submit({Spec(""), "", ""}).status().code(),
+  EXPECT_EQ(runner_->Submit(Request(Spec(""))).status().code(),
             absl::StatusCode::kResourceExhausted);
-  const auto again = runner_->Submit({Spec(""), "", "request"});
+  const auto again = runner_->Submit(Request(Spec(""), "", "request"));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->id, "queued");
-  ASSERT_TRUE(runner_->Cancel(running).ok());
+  ASSERT_TRUE(runner_->Change(running, JobChange::kCancel).ok());
   EXPECT_EQ(WaitForEnd("queued").state, kSucceeded);
   EXPECT_EQ(models_.sources().size(), 1u);  // it ran once
 }
@@ -373,24 +381,111 @@ TEST_F(JobRunnerTest, RunsAsManyAtOnceAsItMay) {
   EXPECT_EQ(jobs_->Get(first)->state, kRunning);
   EXPECT_EQ(jobs_->Get(second)->state, kRunning);
   EXPECT_EQ(jobs_->Get(third)->state, kQueued);
-  ASSERT_TRUE(runner_->Cancel(second).ok());
+  ASSERT_TRUE(runner_->Change(second, JobChange::kCancel).ok());
   EXPECT_EQ(WaitForEnd(third).state, kSucceeded);
   EXPECT_EQ(jobs_->Get(first)->state, kRunning);
 }
 
-TEST_F(JobRunnerTest, ShutdownCancelsAllAndTakesNoMore) {
-  const std::string running = Submit(kEndless);
+TEST_F(JobRunnerTest, RefusesOwnersAndPrioritiesThatThereCannotBe) {
+  JobRequest request = Request(Spec(""));
+  request.owner = std::string(64, 'o');
+  request.priority = -100;
+  const auto job = runner_->Submit(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->owner, request.owner);
+  EXPECT_EQ(job->priority, -100);
+  for (const std::string& owner :
+       {std::string(65, 'o'), std::string("a b"), std::string("a\n")}) {
+    request = Request(Spec(""));
+    request.owner = owner;
+    EXPECT_EQ(runner_->Submit(request).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  for (int priority : {-101, 101}) {
+    request = Request(Spec(""));
+    request.priority = priority;
+    const absl::Status status = runner_->Submit(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("-100 to 100"));
+  }
+}
+
+TEST_F(JobRunnerTest, APausedJobEndsWithTheWeightsOfAnUndisturbedOne) {
+  constexpr char kSteps[] = "max_steps: 300 report_every_steps: 1";
+  const Job undisturbed = WaitForEnd(Submit(kSteps));
+  const std::string id = Submit(kSteps);
+  WaitUntilItTrains(id);
+  EXPECT_EQ(runner_->Change(id, JobChange::kPause)->state, kPausing);
+  const Job next = WaitForEnd(Submit(""));  // has the devices meanwhile
+  EXPECT_EQ(next.state, kSucceeded);
+  ASSERT_EQ(jobs_->Get(id)->state, kPaused);
+  ASSERT_EQ(runner_->Change(id, JobChange::kResume)->state, kQueued);
+  const Job job = WaitForEnd(id);
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(job.runs, 2);
+  EXPECT_EQ(models_.Load(job.model_version)->parameters,
+            models_.Load(undisturbed.model_version)->parameters);
+}
+
+TEST_F(JobRunnerTest, PausesDuringTheEvaluation) {
+  std::atomic<int> calls = 0;
+  absl::Notification begun;
+  evaluate_ =
+      [&](const TrainableModel&, const Dataset&,
+          const std::atomic<bool>& stopping) -> absl::StatusOr<JobEvaluation> {
+    if (++calls > 1) return Loss(2);
+    begun.Notify();
+    while (!stopping) absl::SleepFor(absl::Milliseconds(1));
+    return absl::CancelledError("");
+  };
+  const std::string id = Submit("held_out_characters: 100");
+  begun.WaitForNotification();
+  ASSERT_EQ(runner_->Change(id, JobChange::kPause)->state, kPausing);
+  // Whether the pause has taken effect or not.
+  ASSERT_TRUE(runner_->Change(id, JobChange::kResume).ok());
+  const Job job = WaitForEnd(id);
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(job.runs, 2);
+  EXPECT_EQ(job.held_out_loss, 2);
+  EXPECT_EQ(models_.sources().size(), 1u);
+}
+
+// Whenever pauses and resumes come, the job ends with the same weights.
+TEST_F(JobRunnerTest, PausesAtAnyTime) {
+  constexpr char kSteps[] = "max_steps: 3 report_every_steps: 1";
+  const auto expected =
+      models_.Load(WaitForEnd(Submit(kSteps)).model_version)->parameters;
+  for (int i = 0; i < 40; ++i) {
+    const std::string id = Submit(kSteps);
+    absl::SleepFor(absl::Microseconds(150 * i));
+    const auto paused = runner_->Change(id, JobChange::kPause);
+    ASSERT_TRUE(paused.ok() || absl::IsFailedPrecondition(paused.status()));
+    if (i % 2 == 0) absl::SleepFor(absl::Milliseconds(2));
+    const auto resumed = runner_->Change(id, JobChange::kResume);
+    ASSERT_TRUE(resumed.ok() || absl::IsFailedPrecondition(resumed.status()));
+    const Job job = WaitForEnd(id);
+    ASSERT_EQ(job.state, kSucceeded) << job.cause;
+    ASSERT_EQ(models_.Load(job.model_version)->parameters, expected);
+  }
+}
+
+TEST_F(JobRunnerTest, AShutdownLeavesJobsToTheNextRunner) {
+  const std::string running = Submit("max_steps: 2000 report_every_steps: 1");
   const std::string queued = Submit("");
   WaitUntilItTrains(running);
   runner_->Shutdown();
-  for (const std::string& id : {running, queued}) {
-    const Job job = *jobs_->Get(id);
-    EXPECT_EQ(job.state, kCancelled);
-    EXPECT_EQ(job.cause, "server shut down");
-  }
-  EXPECT_EQ(runner_->Submit({Spec(""), "", ""}).status().code(),
+  EXPECT_EQ(jobs_->Get(running)->state, kQueued);
+  EXPECT_EQ(jobs_->Get(running)->cause, "the server shut down");
+  EXPECT_THAT(States(queued), ElementsAre(kQueued));
+  EXPECT_EQ(runner_->Submit(Request(Spec(""))).status().code(),
             absl::StatusCode::kUnavailable);
   runner_->Shutdown();  // again: nothing happens
+  Start();
+  for (const std::string& id : {running, queued}) {
+    const Job job = WaitForEnd(id);
+    EXPECT_EQ(job.state, kSucceeded) << job.cause;
+    EXPECT_EQ(job.runs, id == running ? 2 : 1);
+  }
 }
 
 }  // namespace

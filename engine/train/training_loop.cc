@@ -75,12 +75,9 @@ std::string TrainingLoop::EndReason() const {
 
 absl::Status TrainingLoop::Step(const std::atomic<bool>& cancelled) {
   const Batch batch = loader_.Next();
-  StepCall call;
-  call.batch = &batch.sequences;
-  call.targets = &batch.targets;
-  call.continue_streams = batch.continue_streams;
-  call.cancelled = &cancelled;
-  ASSIGN_OR_RETURN(const StepResult result, trainer_.Step(call));
+  ASSIGN_OR_RETURN(const StepResult result,
+                   trainer_.Step(batch.sequences, batch.targets,
+                                 batch.continue_streams, &cancelled));
   ++batches_;
   metrics_.epoch = batch.epoch;
   Count(result);

@@ -222,7 +222,7 @@ TEST_F(JobsTest, BadRequestsSayWhatIsWrong) {
   EXPECT_NE(events.back().state().cause().find("none"), std::string::npos);
 }
 
-TEST_F(JobsTest, AServerThatDrainsEndsItsJobsAndTheirWatchers) {
+TEST_F(JobsTest, AServerThatDrainsSendsItsWatchersToTheNextOne) {
   UploadText();
   v1::Job job;
   ExpectOk(Train(Request(100000000), &job));
@@ -235,8 +235,83 @@ TEST_F(JobsTest, AServerThatDrainsEndsItsJobsAndTheirWatchers) {
   server_->Drain(absl::Seconds(30));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   watcher.join();
-  ExpectOk(status);
+  ExpectError(status, StatusCode::UNAVAILABLE, "goes on when it is back");
+  EXPECT_EQ(events.back().state().state(), v1::Job::QUEUED);
+}
+
+TEST_F(JobsTest, PausesAndResumes) {
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  v1::TrainRequest second = Request(10);
+  second.set_job_id("second");
+  second.set_owner("someone");
+  second.set_priority(7);
+  ExpectOk(Train(second, &job));
+  EXPECT_EQ(job.owner(), "someone");
+  EXPECT_EQ(job.priority(), 7);
+  EXPECT_NE(job.cause().find("waiting: 1 job runs"), std::string::npos);
+  EXPECT_EQ(GetJob("jobs/second").cause(), job.cause());
+
+  v1::ListJobsResponse page;
+  ExpectOk(Call(*jobs, &Stub::ListJobs, v1::ListJobsRequest(), &page));
+  ASSERT_EQ(page.jobs_size(), 2);
+  EXPECT_EQ(page.jobs(0).cause(), job.cause());
+  const std::string first = page.jobs(1).name();
+
+  v1::PauseJobRequest pause;
+  pause.set_name(first);
+  ExpectOk(Call(*jobs, &Stub::PauseJob, pause, &job));
+  std::vector<v1::JobEvent> events;
+  ExpectOk(Watch("jobs/second", 0, &events));  // it runs meanwhile
+  EXPECT_EQ(events.back().state().state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(GetJob(first).state(), v1::Job::PAUSED);
+  ExpectOk(Call(*jobs, &Stub::PauseJob, pause, &job));
+  EXPECT_EQ(job.state(), v1::Job::PAUSED);
+
+  v1::ResumeJobRequest resume;
+  resume.set_name(first);
+  ExpectOk(Call(*jobs, &Stub::ResumeJob, resume, &job));
+  ExpectError(Call(*jobs, &Stub::ResumeJob, resume, &job),
+              StatusCode::FAILED_PRECONDITION, "cannot be resumed");
+  ExpectOk(Cancel(first, &job));
+  resume.set_name("jobs/none");
+  ExpectError(Call(*jobs, &Stub::ResumeJob, resume, &job),
+              StatusCode::NOT_FOUND, "none");
+}
+
+TEST_F(JobsTest, AWatchFromBeyondTheLastEventWaitsForIt) {
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  std::vector<v1::JobEvent> events;
+  std::thread watcher([&] { ExpectOk(Watch(job.name(), 50, &events)); });
+  for (int i = 0; i < 1000 && GetJob(job.name()).step() < 120; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ExpectOk(Cancel(job.name(), &job));
+  watcher.join();
+  ASSERT_FALSE(events.empty());
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i].number(), static_cast<int64_t>(50 + i));
+  }
   EXPECT_EQ(events.back().state().state(), v1::Job::CANCELLED);
+  ExpectError(Watch(job.name(), -1, &events), StatusCode::INVALID_ARGUMENT,
+              "first_event");
+}
+
+TEST_F(JobsTest, NamesThatAreTooLongAreRefused) {
+  v1::TrainRequest request = Request(10);
+  request.set_request_id(std::string(257, 'r'));
+  v1::Job job;
+  ExpectError(Train(request, &job), StatusCode::INVALID_ARGUMENT,
+              "request_id: has 257 bytes, the limit is 256");
+  request = Request(10);
+  request.set_owner("a/b");
+  ExpectError(Train(request, &job), StatusCode::INVALID_ARGUMENT, "owner");
+  request = Request(10);
+  request.set_priority(101);
+  ExpectError(Train(request, &job), StatusCode::INVALID_ARGUMENT, "priority");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "server/call.h"
 #include "server/convert.h"
 #include "server/file_stream.h"
+#include "server/request_strings.h"
 #include "server/resource_name.h"
 #include "server/services/services.h"
 #include "server/stream_call.h"
@@ -27,6 +28,7 @@ using grpc::CallbackServerContext;
 
 absl::Status CreateModel(Engine& engine, const v1::CreateModelRequest& request,
                          v1::Model* response) {
+  RETURN_IF_ERROR(CheckStrings(request));
   RETURN_IF_ERROR(CheckResourceId(request.model_id(), "model_id"));
   ModelHandle version =
       engine.registry->FindRequest(request.model_id(), request.request_id());
@@ -108,6 +110,7 @@ class ImportSink : public UploadSink {
   static absl::StatusOr<std::unique_ptr<UploadSink>> Open(
       Engine& engine, const v1::ImportModelRequest::Header& header,
       v1::ModelVersion* response) {
+    RETURN_IF_ERROR(CheckStrings(header));
     RETURN_IF_ERROR(CheckResourceId(header.model_id(), "header.model_id"));
     if (ModelHandle done = engine.registry->FindRequest(header.model_id(),
                                                         header.request_id())) {

@@ -12,6 +12,7 @@
 #include "proto/recurve/v1/compute.grpc.pb.h"
 #include "server/call.h"
 #include "server/convert.h"
+#include "server/request_strings.h"
 #include "server/resource_name.h"
 #include "server/services/services.h"
 
@@ -124,6 +125,7 @@ absl::Status MakeTrainer(Engine& engine,
 absl::Status CreateTrainer(Engine& engine,
                            const v1::CreateTrainerRequest& request,
                            v1::Trainer* response) {
+  RETURN_IF_ERROR(CheckStrings(request));
   const std::string id = IdOrRandom(request.trainer_id(), "trainer-");
   RETURN_IF_ERROR(CheckResourceId(id, "trainer_id"));
   ASSIGN_OR_RETURN(const auto entry,
@@ -178,12 +180,10 @@ absl::Status Step(Engine& engine, const v1::StepRequest& request,
   }
   const TrainerLock lock(*entry);
   RETURN_IF_ERROR(lock.status());
-  StepCall call;
-  call.batch = &batch;
-  call.targets = &targets;
-  call.continue_streams = request.continue_streams();
-  call.cancelled = control.cancelled.get();
-  ASSIGN_OR_RETURN(const StepResult result, entry->trainer->Step(call));
+  ASSIGN_OR_RETURN(
+      const StepResult result,
+      entry->trainer->Step(batch, targets, request.continue_streams(),
+                           control.cancelled.get()));
   entry->step = result.step;
   *response = ToWire(result);
   return absl::OkStatus();
@@ -192,6 +192,7 @@ absl::Status Step(Engine& engine, const v1::StepRequest& request,
 absl::Status PublishTrainer(Engine& engine,
                             const v1::PublishTrainerRequest& request,
                             v1::PublishTrainerResponse* response) {
+  RETURN_IF_ERROR(CheckStrings(request));
   ASSIGN_OR_RETURN(const auto entry, Find(engine, request.name()));
   ASSIGN_OR_RETURN(const std::string id,
                    ParseName(entry->model_name, "models", "model"));

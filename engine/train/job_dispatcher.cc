@@ -1,0 +1,367 @@
+#include "engine/train/job_dispatcher.h"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "engine/train/job_queue.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+constexpr absl::string_view kRestartCause = "the server restarted";
+constexpr absl::string_view kLostCause = "the run ended without a word";
+
+absl::string_view CauseOf(JobChange change, JobState next) {
+  switch (change) {
+    case JobChange::kPause:
+      return "paused on request";
+    case JobChange::kResume:
+      return next == JobState::kQueued
+                 ? "resumed"
+                 : "resumed; begins again once the pause has taken effect";
+    case JobChange::kCancel:
+      return "cancelled on request";
+  }
+  return "";
+}
+
+double DeviceSeconds(const Job& job) {
+  double ms = 0;
+  for (const DeviceTime& time : job.devices) {
+    ms += time.compute_ms + time.exchange_ms + time.update_ms;
+  }
+  return ms / 1000;
+}
+
+std::string Count(int64_t count, absl::string_view verb,
+                  absl::string_view verbs) {
+  return count == 1 ? absl::StrCat("1 job ", verb)
+                    : absl::StrCat(count, " jobs ", verbs);
+}
+
+// Oldest first.
+absl::StatusOr<std::vector<Job>> UnfinishedJobs(const JobStore& store) {
+  std::vector<Job> jobs;
+  std::string token;
+  do {
+    ASSIGN_OR_RETURN(JobPage page, store.List(JobStore::kMaxPageSize, token));
+    for (Job& job : page.jobs) {
+      if (!HasEnded(job.state)) jobs.push_back(std::move(job));
+    }
+    token = page.next_page_token;
+  } while (!token.empty());
+  return std::vector<Job>(jobs.rbegin(), jobs.rend());
+}
+
+}  // namespace
+
+// The store has the states, entries_ what follows from them. Only Change and
+// the run of a job change its state, so one that neither runs nor waits to be
+// picked keeps its state while mutex_ is held.
+class JobDispatcher::Impl {
+ public:
+  Impl(const Options& options, JobStore& jobs, Execute execute)
+      : options_(options), jobs_(jobs), execute_(std::move(execute)) {}
+  ~Impl() { Shutdown(); }
+
+  absl::Status Start();
+  absl::StatusOr<Job> Submit(const JobRequest& request);
+  absl::StatusOr<Job> Change(absl::string_view id, JobChange change);
+  void Explain(absl::Span<Job> jobs) const;
+  void Shutdown();
+
+ private:
+  enum class Where { kWaits, kRuns, kIsPaused };
+  // An unfinished job.
+  struct Entry {
+    QueuedJob place;
+    Where where = Where::kWaits;
+    std::unique_ptr<JobControl> control;  // of the run, while it runs
+  };
+
+  void RunJobs();
+  // Runs the job whose turn it is; false if the store does not let it begin.
+  bool RunNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Job> Begin(const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AfterRun(const Job& begun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Job> ReadPatiently(const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes a job that does not run to where its state belongs.
+  absl::Status TakeUp(const Job& job, absl::string_view cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddEntry(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Put(const std::string& id, Where where)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Does what follows from the state that Change has given to a job.
+  void Follow(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  std::vector<std::string> WaitingInOrder() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  OwnerShares Shares() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t& CountOf(Where where) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return counts_[static_cast<size_t>(where)];
+  }
+  int64_t CountOf(Where where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return counts_[static_cast<size_t>(where)];
+  }
+  absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return shut_down_ || CountOf(Where::kWaits) > 0;
+  }
+  void WaitBeforeRetry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    mutex_.AwaitWithTimeout(absl::Condition(&shut_down_), options_.retry_delay);
+  }
+
+  const Options options_;
+  JobStore& jobs_;
+  const Execute execute_;
+  mutable absl::Mutex mutex_;
+  std::map<std::string, Entry, std::less<>> entries_ ABSL_GUARDED_BY(mutex_);
+  // Of the entries, by where they are.
+  std::array<int64_t, 3> counts_ ABSL_GUARDED_BY(mutex_) = {};
+  int64_t next_order_ ABSL_GUARDED_BY(mutex_) = 0;
+  UseMeter use_ ABSL_GUARDED_BY(mutex_);
+  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Mutex join_mutex_;
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(join_mutex_);
+};
+
+// --- From start to shutdown ---
+
+absl::Status JobDispatcher::Impl::Start() {
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const std::vector<Job> jobs, UnfinishedJobs(jobs_));
+    for (const Job& job : jobs) {
+      AddEntry(job);
+      use_.Add(job.owner, DeviceSeconds(job), absl::Now());
+      RETURN_IF_ERROR(TakeUp(job, kRestartCause));
+    }
+  }
+  absl::MutexLock lock(&join_mutex_);
+  for (int i = 0; i < options_.max_running; ++i) {
+    threads_.emplace_back([this] { RunJobs(); });
+  }
+  return absl::OkStatus();
+}
+
+void JobDispatcher::Impl::Shutdown() {
+  {
+    absl::MutexLock lock(&mutex_);
+    shut_down_ = true;
+    for (auto& [id, entry] : entries_) {
+      if (entry.control) entry.control->Stop(StopRequest::kShutdown);
+    }
+  }
+  absl::MutexLock lock(&join_mutex_);
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+// --- Runs ---
+
+void JobDispatcher::Impl::RunJobs() {
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    mutex_.Await(absl::Condition(this, &Impl::HasWork));
+    if (shut_down_) return;
+    if (!RunNext()) WaitBeforeRetry();
+  }
+}
+
+bool JobDispatcher::Impl::RunNext() {
+  const std::string id = WaitingInOrder().front();
+  const auto job = Begin(id);
+  if (!job.ok()) {
+    // Should the record not be QUEUED, that is put right first.
+    const auto kept = jobs_.Get(id);
+    if (kept.ok()) TakeUp(*kept, kLostCause).IgnoreError();
+    return false;
+  }
+  JobControl& control = *entries_.find(job->id)->second.control;
+  mutex_.Unlock();
+  execute_(*job, control);
+  mutex_.Lock();
+  AfterRun(*job);
+  return true;
+}
+
+absl::StatusOr<Job> JobDispatcher::Impl::Begin(const std::string& id) {
+  ASSIGN_OR_RETURN(Job job, jobs_.SetState(id, JobState::kValidating, "",
+                                           [](Job& job) { ++job.runs; }));
+  Put(id, Where::kRuns);
+  entries_.find(id)->second.control = std::make_unique<JobControl>();
+  return job;
+}
+
+void JobDispatcher::Impl::AfterRun(const Job& begun) {
+  const auto job = ReadPatiently(begun.id);
+  if (!job.ok()) return Forget(begun.id);  // until the next dispatcher starts
+  entries_.find(begun.id)->second.control.reset();
+  use_.Add(job->owner, DeviceSeconds(*job) - DeviceSeconds(begun), absl::Now());
+  TakeUp(*job, kLostCause).IgnoreError();  // RunNext tries again
+}
+
+absl::StatusOr<Job> JobDispatcher::Impl::ReadPatiently(const std::string& id) {
+  while (true) {
+    const auto job = jobs_.Get(id);
+    if (job.ok() || shut_down_) return job;
+    WaitBeforeRetry();
+  }
+}
+
+absl::Status JobDispatcher::Impl::TakeUp(const Job& job,
+                                         absl::string_view cause) {
+  const JobState state = AfterRestart(job.state);
+  Put(job.id, state == JobState::kQueued ? Where::kWaits : Where::kIsPaused);
+  if (state != job.state) {
+    RETURN_IF_ERROR(jobs_.SetState(job.id, state, cause).status());
+  }
+  if (HasEnded(state)) Forget(job.id);
+  return absl::OkStatus();
+}
+
+void JobDispatcher::Impl::AddEntry(const Job& job) {
+  entries_[job.id].place = {job.owner, job.priority, next_order_++};
+  ++CountOf(Where::kWaits);
+}
+
+void JobDispatcher::Impl::Put(const std::string& id, Where where) {
+  Entry& entry = entries_.find(id)->second;
+  --CountOf(entry.where);
+  ++CountOf(where);
+  entry.where = where;
+}
+
+void JobDispatcher::Impl::Forget(const std::string& id) {
+  const auto at = entries_.find(id);
+  --CountOf(at->second.where);
+  entries_.erase(at);
+}
+
+// --- Requests ---
+
+absl::StatusOr<Job> JobDispatcher::Impl::Submit(const JobRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (shut_down_) return absl::UnavailableError("the server is shutting down");
+  if (!jobs_.FindRequest(request.request_id).ok()) RETURN_IF_ERROR(CheckRoom());
+  bool created = false;
+  ASSIGN_OR_RETURN(Job job, jobs_.Create(request, &created));
+  if (created) AddEntry(job);
+  return job;
+}
+
+absl::StatusOr<Job> JobDispatcher::Impl::Change(absl::string_view id,
+                                                JobChange change) {
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    ASSIGN_OR_RETURN(const Job job, jobs_.Get(id));
+    const auto next = AfterRequest(job.state, change);
+    if (!next.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("jobs/", id, " ", next.status().message()));
+    }
+    if (*next == job.state) return job;
+    if (*next == JobState::kQueued) RETURN_IF_ERROR(CheckRoom());
+    auto changed = jobs_.SetState(id, *next, CauseOf(change, *next));
+    // Its run may have changed the state since.
+    if (absl::IsFailedPrecondition(changed.status())) continue;
+    if (changed.ok()) Follow(*changed);
+    return changed;
+  }
+}
+
+void JobDispatcher::Impl::Follow(const Job& job) {
+  const auto at = entries_.find(job.id);
+  if (at == entries_.end()) return;
+  if (at->second.where != Where::kRuns) return TakeUp(job, "").IgnoreError();
+  // AfterRun does the rest.
+  JobControl& control = *at->second.control;
+  if (job.state == JobState::kPausing) control.Stop(StopRequest::kPause);
+  if (job.state == JobState::kCancelling) control.Stop(StopRequest::kCancel);
+}
+
+// --- The queue ---
+
+std::vector<std::string> JobDispatcher::Impl::WaitingInOrder() const {
+  std::vector<std::string> ids;
+  std::vector<QueuedJob> places;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.where != Where::kWaits) continue;
+    ids.push_back(id);
+    places.push_back(entry.place);
+  }
+  std::vector<std::string> in_order;
+  for (const size_t i : StartOrder(places, Shares())) {
+    in_order.push_back(ids[i]);
+  }
+  return in_order;
+}
+
+OwnerShares JobDispatcher::Impl::Shares() const {
+  const absl::Time now = absl::Now();
+  OwnerShares shares;
+  for (const auto& [id, entry] : entries_) {
+    OwnerShare& share = shares[entry.place.owner];
+    share.use = use_.Use(entry.place.owner, now);
+    if (entry.where == Where::kRuns) ++share.running;
+  }
+  return shares;
+}
+
+absl::Status JobDispatcher::Impl::CheckRoom() const {
+  const int64_t queued = CountOf(Where::kWaits);
+  if (queued < options_.max_queued) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(queued, " jobs are queued, the most there can be"));
+}
+
+void JobDispatcher::Impl::Explain(absl::Span<Job> jobs) const {
+  absl::MutexLock lock(&mutex_);
+  const int64_t running = CountOf(Where::kRuns);
+  if (shut_down_ || running < options_.max_running) return;
+  std::map<std::string, int64_t> ahead;
+  for (const std::string& id : WaitingInOrder()) {
+    ahead.emplace(id, static_cast<int64_t>(ahead.size()));
+  }
+  for (Job& job : jobs) {
+    const auto at = ahead.find(job.id);
+    if (job.state != JobState::kQueued || at == ahead.end()) continue;
+    absl::StrAppend(&job.cause, job.cause.empty() ? "" : "; ",
+                    "waiting: ", Count(running, "runs", "run"),
+                    ", the most there can be (--max_running_jobs); ",
+                    Count(at->second, "is ahead", "are ahead"));
+  }
+}
+
+JobDispatcher::JobDispatcher(const Options& options, JobStore& jobs,
+                             Execute execute)
+    : impl_(std::make_unique<Impl>(options, jobs, std::move(execute))) {}
+JobDispatcher::~JobDispatcher() = default;
+
+absl::Status JobDispatcher::Start() { return impl_->Start(); }
+absl::StatusOr<Job> JobDispatcher::Submit(const JobRequest& request) {
+  return impl_->Submit(request);
+}
+absl::StatusOr<Job> JobDispatcher::Change(absl::string_view id,
+                                          JobChange change) {
+  return impl_->Change(id, change);
+}
+void JobDispatcher::Explain(absl::Span<Job> jobs) const {
+  impl_->Explain(jobs);
+}
+void JobDispatcher::Shutdown() { impl_->Shutdown(); }
+
+}  // namespace recurve

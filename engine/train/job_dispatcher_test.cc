@@ -1,0 +1,483 @@
+#include "engine/train/job_dispatcher.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace recurve {
+namespace {
+
+using enum JobState;
+using ::testing::ElementsAre;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+JobRequest Request(const std::string& id, const std::string& request_id = "") {
+  JobRequest request;
+  request.id = id;
+  request.request_id = request_id;
+  return request;
+}
+
+// Runs that go on until the test ends them.
+class ScriptedRuns {
+ public:
+  explicit ScriptedRuns(JobStore& jobs) : jobs_(jobs) {}
+
+  void Execute(const Job& job, JobControl& control) {
+    absl::MutexLock lock(&mutex_);
+    started_.push_back(job.id);
+    controls_[job.id] = &control;
+    const auto ended = [this, &job]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return ends_.count(job.id) > 0;
+    };
+    mutex_.Await(absl::Condition(&ended));
+    const std::function<void()> end = ends_[job.id];
+    ends_.erase(job.id);
+    controls_.erase(job.id);
+    mutex_.Unlock();
+    end();
+    mutex_.Lock();
+  }
+
+  // Of all runs in the order of their beginnings, once there are so many.
+  std::vector<std::string> Started(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return started_.size() >= count;
+    };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&enough), kPatience));
+    return started_;
+  }
+  StopRequest RequestedOf(const std::string& id) {
+    absl::MutexLock lock(&mutex_);
+    return controls_.at(id)->requested();
+  }
+  void End(const std::string& id, std::function<void()> how) {
+    absl::MutexLock lock(&mutex_);
+    ends_[id] = std::move(how);
+  }
+  void Succeed(const std::string& id) {
+    End(id, [this, id] { Set(id, kSucceeded); });
+  }
+  // As an execution does that is told to stop.
+  void Stop(const std::string& id) {
+    End(id, [this, id] { StopNow(id); });
+  }
+  void StopNow(const std::string& id) {
+    absl::Status status;
+    do {
+      const Job job = *jobs_.Get(id);
+      status = jobs_.SetState(id, AfterRestart(job.state), job.cause).status();
+    } while (absl::IsFailedPrecondition(status));
+  }
+  void Set(const std::string& id, JobState state) {
+    EXPECT_TRUE(jobs_.SetState(id, state, "").ok()) << id;
+  }
+
+ private:
+  JobStore& jobs_;
+  absl::Mutex mutex_;
+  std::vector<std::string> started_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, JobControl*> controls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::function<void()>> ends_ ABSL_GUARDED_BY(mutex_);
+};
+
+class JobDispatcherTest : public ::testing::Test {
+ protected:
+  JobDispatcherTest() { Start(); }
+  ~JobDispatcherTest() override {
+    const auto page = jobs_->List(0, "");
+    for (const Job& job : page->jobs) {
+      if (dispatcher_ && !HasEnded(Cancel(job.id))) runs_.Stop(job.id);
+    }
+  }
+
+  void Start() {
+    dispatcher_ = nullptr;
+    dispatcher_ = std::make_unique<JobDispatcher>(
+        options_, *jobs_, [this](const Job& job, JobControl& control) {
+          runs_.Execute(job, control);
+        });
+    EXPECT_TRUE(dispatcher_->Start().ok());
+  }
+  void Submit(const std::string& id, const std::string& owner = "",
+              int32_t priority = 0) {
+    JobRequest request = Request(id);
+    request.owner = owner;
+    request.priority = priority;
+    const auto job = dispatcher_->Submit(request);
+    EXPECT_TRUE(job.ok()) << job.status();
+  }
+  // Submitted and running.
+  void SubmitAndRun(const std::string& id, const std::string& owner = "") {
+    Submit(id, owner);
+    for (size_t count = 1; runs_.Started(count).back() != id; ++count) {
+    }
+  }
+  JobState Pause(const std::string& id) { return Ask(id, JobChange::kPause); }
+  JobState Resume(const std::string& id) { return Ask(id, JobChange::kResume); }
+  JobState Cancel(const std::string& id) { return Ask(id, JobChange::kCancel); }
+  // kFailed where it was refused.
+  JobState Ask(const std::string& id, JobChange change) {
+    const auto job = dispatcher_->Change(id, change);
+    if (job.ok()) return job->state;
+    refusal_ = job.status();
+    return kFailed;
+  }
+  Job Get(const std::string& id) { return *jobs_->Get(id); }
+  void AwaitState(const std::string& id, JobState state) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    int64_t next = 0;
+    while (true) {
+      ASSERT_TRUE(*WaitForEvent(*jobs_, id, next, deadline));
+      const JobEvent event = jobs_->Events(id, next++, 1)->front();
+      const Job* job = std::get_if<Job>(&event.what);
+      if (job != nullptr && job->state == state && Get(id).state == state) {
+        return;
+      }
+    }
+  }
+  std::vector<JobState> States(const std::string& id) {
+    std::vector<JobState> states;
+    const auto events = *jobs_->Events(id, 0, 0);
+    for (const JobEvent& event : events) {
+      states.push_back(std::get<Job>(event.what).state);
+    }
+    return states;
+  }
+
+  JobDispatcher::Options options_;
+  std::unique_ptr<JobStore> jobs_ = NewMemoryJobStore();
+  ScriptedRuns runs_{*jobs_};
+  std::unique_ptr<JobDispatcher> dispatcher_;
+  absl::Status refusal_;
+};
+
+TEST_F(JobDispatcherTest, StartsJobsByPriorityThenInTurnsOfTheirOwners) {
+  SubmitAndRun("first");
+  Submit("a1", "a");
+  Submit("a2", "a");
+  Submit("b1", "b");
+  Submit("low", "c", -1);
+  Submit("high", "a", 100);
+  for (const char* id : {"first", "high", "a1", "a2", "b1", "low"}) {
+    runs_.Succeed(id);
+  }
+  // No run took any time: nobody has used more than another.
+  EXPECT_THAT(runs_.Started(6),
+              ElementsAre("first", "high", "a1", "a2", "b1", "low"));
+}
+
+TEST_F(JobDispatcherTest, AnOwnersUseOfTheDevicesCounts) {
+  SubmitAndRun("a1", "a");
+  Submit("a2", "a");
+  Submit("b1", "b");
+  DeviceTime time;
+  time.compute_ms = 5000;
+  ASSERT_TRUE(jobs_->Report("a1", {}, {time}).ok());
+  runs_.Succeed("a1");
+  EXPECT_THAT(runs_.Started(2), ElementsAre("a1", "b1"));
+}
+
+TEST_F(JobDispatcherTest, ARequestIdMakesOneJob) {
+  SubmitAndRun("first");
+  options_.max_queued = 1;
+  ASSERT_TRUE(dispatcher_->Submit(Request("queued", "request")).ok());
+  EXPECT_EQ(dispatcher_->Submit(Request("", "request"))->id, "queued");
+}
+
+TEST_F(JobDispatcherTest, AQueuedJobIsPausedAtOnceAndReturnsToItsPlace) {
+  SubmitAndRun("first");
+  Submit("second");
+  Submit("third");
+  EXPECT_EQ(Pause("second"), kPaused);
+  EXPECT_EQ(Pause("second"), kPaused);
+  EXPECT_EQ(Resume("second"), kQueued);
+  runs_.Succeed("first");
+  EXPECT_THAT(runs_.Started(2), ElementsAre("first", "second"));
+  EXPECT_EQ(Get("second").runs, 1);
+}
+
+TEST_F(JobDispatcherTest, ARunningJobGivesItsPlaceUpAndRunsAgainOnceResumed) {
+  SubmitAndRun("first");
+  Submit("second");
+  EXPECT_EQ(Pause("first"), kPausing);
+  EXPECT_EQ(runs_.RequestedOf("first"), StopRequest::kPause);
+  EXPECT_EQ(Pause("first"), kPausing);
+  runs_.Stop("first");
+  EXPECT_THAT(runs_.Started(2), ElementsAre("first", "second"));
+  EXPECT_EQ(Get("first").state, kPaused);
+  EXPECT_EQ(Get("first").cause, "paused on request");
+  EXPECT_EQ(Resume("first"), kQueued);
+  EXPECT_EQ(Get("first").cause, "resumed");
+  runs_.Succeed("second");
+  EXPECT_THAT(runs_.Started(3), ElementsAre("first", "second", "first"));
+  EXPECT_EQ(Get("first").runs, 2);
+  EXPECT_THAT(States("first"), ElementsAre(kQueued, kValidating, kPausing,
+                                           kPaused, kQueued, kValidating));
+}
+
+TEST_F(JobDispatcherTest, AResumeBeforeThePauseTakesEffectIsKept) {
+  SubmitAndRun("j");
+  EXPECT_EQ(Pause("j"), kPausing);
+  EXPECT_EQ(Resume("j"), kValidating);
+  EXPECT_EQ(runs_.RequestedOf("j"), StopRequest::kPause);
+  runs_.Stop("j");
+  EXPECT_THAT(runs_.Started(2), ElementsAre("j", "j"));
+  EXPECT_EQ(runs_.RequestedOf("j"), StopRequest::kNone);
+  EXPECT_THAT(States("j"), ElementsAre(kQueued, kValidating, kPausing,
+                                       kValidating, kQueued, kValidating));
+}
+
+TEST_F(JobDispatcherTest, AResumeBetweenTheRunsLastWordAndItsEndIsKept) {
+  SubmitAndRun("j");
+  EXPECT_EQ(Pause("j"), kPausing);
+  runs_.End("j", [this] {
+    runs_.StopNow("j");
+    EXPECT_EQ(Get("j").state, kPaused);
+    EXPECT_EQ(Resume("j"), kQueued);
+  });
+  EXPECT_THAT(runs_.Started(2), ElementsAre("j", "j"));
+}
+
+TEST_F(JobDispatcherTest, APauseBetweenTheRunsLastWordAndItsEndIsKept) {
+  SubmitAndRun("j");
+  EXPECT_EQ(Pause("j"), kPausing);
+  EXPECT_EQ(Resume("j"), kValidating);
+  runs_.End("j", [this] {
+    runs_.StopNow("j");
+    EXPECT_EQ(Get("j").state, kQueued);
+    EXPECT_EQ(Pause("j"), kPaused);
+  });
+  SubmitAndRun("next");
+  EXPECT_THAT(runs_.Started(2), ElementsAre("j", "next"));
+  EXPECT_EQ(Get("j").state, kPaused);
+}
+
+TEST_F(JobDispatcherTest, CancelsInEveryState) {
+  SubmitAndRun("running");
+  Submit("queued");
+  Submit("paused");
+  Pause("paused");
+  EXPECT_EQ(Cancel("queued"), kCancelled);
+  EXPECT_EQ(Cancel("paused"), kCancelled);
+  EXPECT_EQ(Pause("running"), kPausing);
+  EXPECT_EQ(Cancel("running"), kCancelling);
+  EXPECT_EQ(runs_.RequestedOf("running"), StopRequest::kCancel);
+  EXPECT_EQ(Cancel("running"), kCancelling);
+  EXPECT_EQ(Pause("running"), kFailed);
+  EXPECT_EQ(refusal_.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refusal_.message(),
+            "jobs/running is CANCELLING and cannot be paused");
+  runs_.Stop("running");
+  AwaitState("running", kCancelled);
+  EXPECT_EQ(Get("running").cause, "cancelled on request");
+  EXPECT_EQ(Cancel("running"), kCancelled);
+  EXPECT_EQ(Resume("running"), kFailed);
+  EXPECT_EQ(dispatcher_->Change("none", JobChange::kCancel).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobDispatcherTest, AJobMayEndBeforeThePauseTakesEffect) {
+  SubmitAndRun("j");
+  EXPECT_EQ(Pause("j"), kPausing);
+  runs_.Succeed("j");
+  AwaitState("j", kSucceeded);
+  EXPECT_EQ(Resume("j"), kFailed);
+  SubmitAndRun("resumed");
+  EXPECT_EQ(Pause("resumed"), kPausing);
+  EXPECT_EQ(Resume("resumed"), kValidating);
+  runs_.Succeed("resumed");
+  AwaitState("resumed", kSucceeded);
+  EXPECT_EQ(runs_.Started(2).size(), 2u);
+}
+
+TEST_F(JobDispatcherTest, ARunThatLeavesNoWordIsBegunAgain) {
+  SubmitAndRun("j");
+  runs_.End("j", [] {});
+  EXPECT_THAT(runs_.Started(2), ElementsAre("j", "j"));
+  EXPECT_EQ(Get("j").runs, 2);
+}
+
+TEST_F(JobDispatcherTest, AFullQueueTakesNeitherNewNorResumedJobs) {
+  options_.max_queued = 1;
+  Start();
+  SubmitAndRun("running");
+  Submit("paused");
+  Pause("paused");
+  Submit("queued");
+  EXPECT_EQ(dispatcher_->Submit(Request("more")).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Resume("paused"), kFailed);
+  EXPECT_EQ(refusal_.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Get("paused").state, kPaused);
+  Cancel("queued");
+  EXPECT_EQ(Resume("paused"), kQueued);
+}
+
+TEST_F(JobDispatcherTest, QueuedJobsSayWhatTheyWaitFor) {
+  SubmitAndRun("running");
+  Submit("a");
+  Submit("b");
+  Submit("c");
+  Pause("b");
+  Resume("b");
+  std::vector<Job> jobs = {Get("running"), Get("a"), Get("b"), Get("c")};
+  dispatcher_->Explain(absl::MakeSpan(jobs));
+  const std::string runs =
+      "waiting: 1 job runs, the most there can be (--max_running_jobs); ";
+  EXPECT_EQ(jobs[0].cause, "");
+  EXPECT_EQ(jobs[1].cause, runs + "0 jobs are ahead");
+  EXPECT_EQ(jobs[2].cause, "resumed; " + runs + "1 job is ahead");
+  EXPECT_EQ(jobs[3].cause, runs + "2 jobs are ahead");
+  EXPECT_EQ(Get("c").cause, "");  // not in the record
+}
+
+TEST_F(JobDispatcherTest, RunsAsManyAtOnceAsItMay) {
+  options_.max_running = 2;
+  Start();
+  Submit("a");
+  Submit("b");
+  Submit("c");
+  EXPECT_EQ(runs_.Started(2).size(), 2u);
+  EXPECT_EQ(Get("c").state, kQueued);
+  runs_.Succeed("b");
+  EXPECT_EQ(runs_.Started(3).back(), "c");
+  EXPECT_EQ(Get("a").state, kValidating);
+}
+
+TEST_F(JobDispatcherTest, AfterAShutdownTheNextOneGoesOn) {
+  SubmitAndRun("running");
+  Submit("queued");
+  Submit("paused");
+  Pause("paused");
+  std::thread ends([this] {
+    while (runs_.RequestedOf("running") != StopRequest::kShutdown) {
+      std::this_thread::yield();
+    }
+    runs_.Stop("running");
+  });
+  dispatcher_->Shutdown();
+  ends.join();
+  EXPECT_THAT(States("running"), ElementsAre(kQueued, kValidating, kQueued));
+  EXPECT_THAT(States("queued"), ElementsAre(kQueued));
+  EXPECT_EQ(dispatcher_->Submit(Request("")).status().code(),
+            absl::StatusCode::kUnavailable);
+  Start();
+  EXPECT_EQ(runs_.Started(2).back(), "running");
+  runs_.Succeed("running");
+  EXPECT_EQ(runs_.Started(3).back(), "queued");
+  EXPECT_EQ(Resume("paused"), kQueued);
+}
+
+TEST_F(JobDispatcherTest, APauseUnderWayIsKeptOverAShutdown) {
+  SubmitAndRun("j");
+  Pause("j");
+  runs_.Stop("j");
+  dispatcher_->Shutdown();
+  EXPECT_EQ(Get("j").state, kPaused);
+}
+
+// A store as a crash leaves it: a job in every state.
+TEST_F(JobDispatcherTest, TakesUpWhatACrashLeft) {
+  dispatcher_ = nullptr;
+  const std::map<std::string, std::vector<JobState>> ways = {
+      {"1-queued", {}},
+      {"2-validating", {kValidating}},
+      {"3-running", {kValidating, kRunning}},
+      {"4-pausing", {kValidating, kPausing}},
+      {"5-paused", {kPaused}},
+      {"6-cancelling", {kValidating, kCancelling}},
+      {"7-cancelled", {kCancelled}},
+      {"8-succeeded", {kValidating, kRunning, kSucceeded}},
+      {"9-failed", {kFailed}},
+  };
+  for (const auto& [id, states] : ways) {
+    bool created;
+    ASSERT_TRUE(jobs_->Create(Request(id, "r" + id), &created).ok());
+    for (JobState state : states) runs_.Set(id, state);
+  }
+  Start();
+  EXPECT_EQ(Get("3-running").state, kQueued);
+  EXPECT_EQ(Get("3-running").cause, "the server restarted");
+  EXPECT_EQ(Get("4-pausing").state, kPaused);
+  EXPECT_EQ(Get("5-paused").state, kPaused);
+  EXPECT_EQ(Get("6-cancelling").state, kCancelled);
+  EXPECT_THAT(States("7-cancelled"), ElementsAre(kQueued, kCancelled));
+  EXPECT_EQ(Get("8-succeeded").state, kSucceeded);
+  EXPECT_EQ(Get("9-failed").state, kFailed);
+  EXPECT_EQ(dispatcher_->Submit(Request("", "r1-queued"))->id, "1-queued");
+  runs_.Succeed("1-queued");
+  runs_.Succeed("2-validating");
+  EXPECT_THAT(runs_.Started(3),
+              ElementsAre("1-queued", "2-validating", "3-running"));
+}
+
+// Clients that pause, resume and cancel the same jobs at once while runs begin
+// and stop: every job ends, and the store's table has been kept all the way.
+TEST_F(JobDispatcherTest, RequestsMayRaceWithEachOtherAndWithRuns) {
+  constexpr int kJobs = 8, kClients = 3, kRequests = 400;
+  dispatcher_ = nullptr;
+  options_.max_running = 2;
+  // Runs end as asked or, after a while, with success.
+  const auto execute = [this](const Job& job, JobControl& control) {
+    jobs_->SetState(job.id, kRunning, "").status().IgnoreError();
+    for (int i = 0; i < 1000 && !control.stopping(); ++i) {
+      std::this_thread::yield();
+    }
+    if (control.stopping() || !jobs_->SetState(job.id, kSucceeded, "").ok()) {
+      runs_.StopNow(job.id);
+    }
+  };
+  JobDispatcher dispatcher(options_, *jobs_, execute);
+  ASSERT_TRUE(dispatcher.Start().ok());
+  for (int i = 0; i < kJobs; ++i) {
+    ASSERT_TRUE(dispatcher.Submit(Request(absl::StrCat("j", i))).ok());
+  }
+  std::vector<std::thread> clients;
+  for (int client = 0; client < kClients; ++client) {
+    clients.emplace_back([&dispatcher, client] {
+      std::mt19937 random(static_cast<uint32_t>(client));
+      for (int i = 0; i < kRequests; ++i) {
+        const std::string id = absl::StrCat("j", random() % kJobs);
+        const auto change = random() % 100 == 0 ? JobChange::kCancel
+                            : random() % 2 == 0 ? JobChange::kPause
+                                                : JobChange::kResume;
+        const auto job = dispatcher.Change(id, change);
+        EXPECT_TRUE(job.ok() || absl::IsFailedPrecondition(job.status()))
+            << job.status();
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string id = absl::StrCat("j", i);
+    dispatcher.Change(id, JobChange::kResume).status().IgnoreError();
+    const auto job = WaitForEnd(*jobs_, id, absl::Now() + kPatience);
+    ASSERT_TRUE(job.ok()) << id << " " << JobStateName(Get(id).state);
+    EXPECT_NE(job->state, kFailed);
+    const std::vector<JobState> states = States(id);
+    for (size_t j = 1; j < states.size(); ++j) {
+      EXPECT_TRUE(MayFollow(states[j - 1], states[j]));
+    }
+  }
+  dispatcher.Shutdown();
+}
+
+}  // namespace
+}  // namespace recurve
