@@ -142,44 +142,20 @@ absl::StatusOr<std::string> EntryJson(const std::string& name,
                       "],\"data_offsets\":[", begin, ",", begin + size, "]}");
 }
 
-// The size and the header, padded so that the data begins at a multiple of 8.
-absl::StatusOr<std::string> FileHead(
-    const std::vector<TensorMap::const_iterator>& order,
-    const MetadataMap& metadata) {
+absl::StatusOr<std::string> SerializeHeader(const TensorMap& tensors,
+                                            const MetadataMap& metadata) {
   std::vector<std::string> items;
   if (!metadata.empty()) {
     ASSIGN_OR_RETURN(std::string json, MetadataJson(metadata));
     items.push_back(absl::StrCat("\"", kSafetensorsMetadataKey, "\":", json));
   }
   int64_t begin = 0;
-  for (const auto& it : order) {
+  for (const auto& it : DataOrder(tensors)) {
     ASSIGN_OR_RETURN(std::string json, EntryJson(it->first, it->second, begin));
     items.push_back(std::move(json));
     begin += static_cast<int64_t>(it->second.bytes.size());
   }
-  std::string header = absl::StrCat("{", absl::StrJoin(items, ","), "}");
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  if (header.size() > size_t{kMaxSafetensorsHeaderBytes}) {
-    return Invalid("the header would have ", header.size(),
-                   " bytes; the limit is ", kMaxSafetensorsHeaderBytes);
-  }
-  const uint64_t size = header.size();
-  std::string head(kSizeBytes, '\0');
-  std::memcpy(head.data(), &size, kSizeBytes);
-  return head + header;
-}
-
-std::vector<absl::string_view> Pieces(
-    absl::string_view head,
-    const std::vector<TensorMap::const_iterator>& order) {
-  std::vector<absl::string_view> pieces = {head};
-  for (const auto& it : order) {
-    const absl::Span<const uint8_t> bytes = it->second.bytes;
-    if (bytes.empty()) continue;
-    pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
-                        bytes.size());
-  }
-  return pieces;
+  return absl::StrCat("{", absl::StrJoin(items, ","), "}");
 }
 
 }  // namespace
@@ -228,18 +204,44 @@ const TensorView* Safetensors::Find(absl::string_view name) const {
   return it == tensors_.end() ? nullptr : &it->second;
 }
 
+// The size and the header, padded so that the data begins at a multiple of 8.
+absl::StatusOr<std::string> SafetensorsHead(const TensorMap& tensors,
+                                            const MetadataMap& metadata) {
+  ASSIGN_OR_RETURN(std::string header, SerializeHeader(tensors, metadata));
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > size_t{kMaxSafetensorsHeaderBytes}) {
+    return Invalid("the header would have ", header.size(),
+                   " bytes; the limit is ", kMaxSafetensorsHeaderBytes);
+  }
+  const uint64_t size = header.size();
+  std::string head(kSizeBytes, '\0');
+  std::memcpy(head.data(), &size, kSizeBytes);
+  return head + header;
+}
+
+std::vector<absl::string_view> SafetensorsData(const TensorMap& tensors) {
+  std::vector<absl::string_view> pieces;
+  for (const auto& it : DataOrder(tensors)) {
+    const absl::Span<const uint8_t> bytes = it->second.bytes;
+    if (bytes.empty()) continue;
+    pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
+                        bytes.size());
+  }
+  return pieces;
+}
+
 absl::StatusOr<std::string> SerializeSafetensors(const TensorMap& tensors,
                                                  const MetadataMap& metadata) {
-  const auto order = DataOrder(tensors);
-  ASSIGN_OR_RETURN(const std::string head, FileHead(order, metadata));
-  return absl::StrJoin(Pieces(head, order), "");
+  ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(tensors, metadata));
+  return absl::StrCat(head, absl::StrJoin(SafetensorsData(tensors), ""));
 }
 
 absl::Status WriteSafetensors(const std::string& path, const TensorMap& tensors,
                               const MetadataMap& metadata) {
-  const auto order = DataOrder(tensors);
-  ASSIGN_OR_RETURN(const std::string head, FileHead(order, metadata));
-  return WriteFileAtomically(path, Pieces(head, order));
+  ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(tensors, metadata));
+  std::vector<absl::string_view> pieces = SafetensorsData(tensors);
+  pieces.insert(pieces.begin(), head);
+  return WriteFileAtomically(path, pieces);
 }
 
 }  // namespace recurve

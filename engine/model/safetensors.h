@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,6 +53,11 @@ class Safetensors {
 // whose bytes do not fit its shape or for text that is not UTF-8.
 absl::StatusOr<std::string> SerializeSafetensors(const TensorMap& tensors,
                                                  const MetadataMap& metadata);
+// The same bytes, in two parts without a copy of the tensors: what comes before
+// the data, and views of the data, in order.
+absl::StatusOr<std::string> SafetensorsHead(const TensorMap& tensors,
+                                            const MetadataMap& metadata);
+std::vector<absl::string_view> SafetensorsData(const TensorMap& tensors);
 // The same bytes, by WriteFileAtomically and without a copy of the tensors.
 absl::Status WriteSafetensors(const std::string& path, const TensorMap& tensors,
                               const MetadataMap& metadata);

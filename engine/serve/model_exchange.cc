@@ -17,7 +17,7 @@ absl::StatusOr<TrainableModel> RegistryExchange::Load(absl::string_view name) {
 
 absl::StatusOr<std::string> RegistryExchange::Publish(
     absl::string_view model_name, const TrainableModel& model,
-    absl::string_view source) {
+    absl::string_view source, absl::string_view request_id) {
   absl::string_view id = model_name;
   if (!absl::ConsumePrefix(&id, "models/")) {
     return absl::InvalidArgumentError(
@@ -28,6 +28,7 @@ absl::StatusOr<std::string> RegistryExchange::Publish(
   contents.parameters = model.parameters;
   contents.vocabulary = model.vocabulary;
   contents.source = std::string(source);
+  contents.request_id = std::string(request_id);
   ASSIGN_OR_RETURN(const ModelHandle version,
                    registry_.Publish(std::string(id), std::move(contents)));
   return version->name;

@@ -19,7 +19,8 @@ class RegistryExchange : public ModelExchange {
   absl::StatusOr<TrainableModel> Load(absl::string_view name) override;
   absl::StatusOr<std::string> Publish(absl::string_view model_name,
                                       const TrainableModel& model,
-                                      absl::string_view source) override;
+                                      absl::string_view source,
+                                      absl::string_view request_id) override;
 
  private:
   Registry& registry_;

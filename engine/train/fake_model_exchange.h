@@ -26,14 +26,17 @@ class FakeModelExchange : public ModelExchange {
 
   absl::StatusOr<std::string> Publish(absl::string_view model_name,
                                       const TrainableModel& model,
-                                      absl::string_view source) override {
+                                      absl::string_view source,
+                                      absl::string_view request_id) override {
     absl::MutexLock lock(&mutex_);
     if (!publish_error_.ok()) return publish_error_;
+    std::string& made = by_request_[std::string(request_id)];
+    if (!made.empty() && !request_id.empty()) return made;
     const std::string version =
         absl::StrCat(model_name, "/versions/", sources_.size() + 1);
     models_[version] = models_[std::string(model_name)] = model;
     sources_[version] = std::string(source);
-    return version;
+    return made = version;
   }
 
   void Put(const std::string& name, const TrainableModel& model) {
@@ -54,6 +57,7 @@ class FakeModelExchange : public ModelExchange {
   mutable absl::Mutex mutex_;
   std::map<std::string, TrainableModel> models_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> sources_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> by_request_ ABSL_GUARDED_BY(mutex_);
   absl::Status publish_error_ ABSL_GUARDED_BY(mutex_);
 };
 

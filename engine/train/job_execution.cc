@@ -74,11 +74,10 @@ absl::StatusOr<std::string> Execution::Train(TrainingRun& run,
 
 absl::StatusOr<std::optional<double>> Execution::Evaluate(
     const TrainingRun& run, const TrainableModel& trained) {
-  if (run.held_out.empty()) return std::nullopt;
+  if (run.held_out == nullptr) return std::nullopt;
   ASSIGN_OR_RETURN(
       const JobEvaluation evaluation,
-      environment_.evaluate(trained, Dataset(TextDataset{run.held_out}),
-                            control_.stopping()));
+      environment_.evaluate(trained, *run.held_out, control_.stopping()));
   return evaluation.loss;
 }
 
@@ -105,6 +104,7 @@ absl::Status Execution::Run() {
   RETURN_IF_ERROR(CheckCancelled());
   ASSIGN_OR_RETURN(const std::string version,
                    environment_.models.Publish(spec_.model(), trained,
+                                               absl::StrCat("jobs/", id_),
                                                absl::StrCat("jobs/", id_)));
   return Enter(JobState::kSucceeded, reason, [&](Job& job) {
     job.held_out_loss = held_out_loss;

@@ -5,13 +5,13 @@
 #include <utility>
 #include <variant>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "engine/base/resource_id.h"
+#include "engine/base/sha256.h"
 #include "engine/model/initialize.h"
 #include "engine/train/data_sizes.h"
 #include "engine/train/dataset.h"
-#include "engine/train/trainer_config.h"
+#include "engine/train/dataset_split.h"
 #include "engine/train/vocabulary.h"
 #include "kernels/status.h"
 
@@ -19,73 +19,9 @@ namespace recurve {
 namespace {
 
 constexpr int64_t kByteIds = 256;
-// Of max_steps, max_epochs and max_seconds: far beyond use, far from overflow.
-constexpr int64_t kMaxLimit = int64_t{1} << 40;
 
 absl::Status Bad(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
-}
-
-absl::Status CheckModelName(absl::string_view name) {
-  absl::string_view id = name;
-  if (!absl::ConsumePrefix(&id, "models/")) {
-    return Bad("model", absl::StrCat("\"", name, "\" is not models/NAME"));
-  }
-  return CheckResourceId(id, "model");
-}
-
-absl::Status CheckRange(absl::string_view field, int64_t value) {
-  if (value >= 0 && value <= kMaxLimit) return absl::OkStatus();
-  return Bad(field, absl::StrCat(value, " is not in [0, ", kMaxLimit, "]"));
-}
-
-absl::Status CheckLimits(const v1::TrainSpec& spec) {
-  RETURN_IF_ERROR(CheckRange("max_steps", spec.max_steps()));
-  RETURN_IF_ERROR(CheckRange("max_epochs", spec.max_epochs()));
-  RETURN_IF_ERROR(CheckRange("max_seconds", spec.max_seconds()));
-  RETURN_IF_ERROR(CheckRange("report_every_steps", spec.report_every_steps()));
-  RETURN_IF_ERROR(
-      CheckRange("held_out_characters", spec.held_out_characters()));
-  if (spec.max_steps() > 0 || spec.max_epochs() > 0 || spec.max_seconds() > 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "one of max_steps, max_epochs and max_seconds must be set");
-}
-
-absl::Status CheckHeldOut(const v1::TrainSpec& spec) {
-  if (spec.held_out_characters() == 0) return absl::OkStatus();
-  if (!spec.format().has_text()) {
-    return Bad("held_out_characters", "only text can be held out");
-  }
-  if (spec.held_out_characters() == 1) {
-    return Bad("held_out_characters", "1 leaves nothing to predict");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckStart(const v1::TrainSpec& spec) {
-  if (!spec.has_config()) return absl::OkStatus();
-  if (!spec.from_version().empty()) {
-    return absl::InvalidArgumentError(
-        "config and from_version exclude each other");
-  }
-  if (LeavesSizesToData(spec.config())) return absl::OkStatus();
-  return Model::Create(spec.config()).status();
-}
-
-absl::Status CheckData(const v1::TrainSpec& spec) {
-  if (spec.data().source_case() == v1::DataSource::SOURCE_NOT_SET) {
-    return Bad("data", "one of dataset and server_path must be set");
-  }
-  if (spec.format().format_case() == v1::DataFormat::FORMAT_NOT_SET) {
-    return Bad("format", "one of text, json_lines and npy must be set");
-  }
-  if (spec.loader().batch_size() < 1) {
-    return Bad("loader.batch_size",
-               absl::StrCat(spec.loader().batch_size(), " is below 1"));
-  }
-  return absl::OkStatus();
 }
 
 // A model's vocabulary; none where there are no tokens in it.
@@ -113,6 +49,13 @@ absl::Status CheckVocabularySize(const v1::ModelConfig& config,
                           " different characters (0 takes that number)"));
 }
 
+absl::Status CheckCancelled(const std::atomic<bool>* cancelled) {
+  const bool stop = cancelled != nullptr && *cancelled;
+  return stop ? absl::CancelledError("while the data were read")
+              : absl::OkStatus();
+}
+
+// What a run is made of.
 struct Start {
   TrainableModel model;
   Dataset dataset;
@@ -141,40 +84,98 @@ absl::StatusOr<Start> StartNew(const v1::TrainSpec& spec,
   return start;
 }
 
-absl::StatusOr<Start> StartFromVersion(const v1::TrainSpec& spec,
-                                       const DataFiles& files,
-                                       ModelExchange& models) {
+// The data as this model reads them.
+absl::StatusOr<Dataset> ParseFor(const TrainableModel& model,
+                                 const DataFiles& files,
+                                 const v1::DataFormat& format) {
+  ASSIGN_OR_RETURN(const auto vocabulary, MakeVocabulary(model.vocabulary));
+  ASSIGN_OR_RETURN(Dataset dataset,
+                   ParseDataset(files, format, PointerTo(vocabulary)));
+  RETURN_IF_ERROR(CheckDataset(dataset, *model.model));
+  return dataset;
+}
+
+absl::StatusOr<Start> StartFrom(TrainableModel model, const v1::TrainSpec& spec,
+                                const DataFiles& files) {
   Start start;
-  ASSIGN_OR_RETURN(start.model, models.Load(spec.from_version().empty()
-                                                ? spec.model()
-                                                : spec.from_version()));
-  ASSIGN_OR_RETURN(const auto vocabulary,
-                   MakeVocabulary(start.model.vocabulary));
-  ASSIGN_OR_RETURN(start.dataset,
-                   ParseDataset(files, spec.format(), PointerTo(vocabulary)));
-  RETURN_IF_ERROR(CheckDataset(start.dataset, *start.model.model));
+  start.model = std::move(model);
+  ASSIGN_OR_RETURN(start.dataset, ParseFor(start.model, files, spec.format()));
   return start;
 }
 
-// Cuts the last `count` tokens off.
-absl::StatusOr<std::vector<int32_t>> HoldOut(int64_t count, Dataset* dataset) {
-  if (count == 0) return std::vector<int32_t>();
-  std::vector<int32_t>& tokens = std::get<TextDataset>(*dataset).tokens;
-  if (count >= static_cast<int64_t>(tokens.size())) {
-    return Bad("held_out_characters",
-               absl::StrCat(count, " of a text of ", tokens.size(), " tokens"));
+absl::StatusOr<Start> StartFromVersion(const v1::TrainSpec& spec,
+                                       const DataFiles& files,
+                                       ModelExchange& models) {
+  ASSIGN_OR_RETURN(
+      TrainableModel model,
+      models.Load(spec.from_version().empty() ? spec.model()
+                                              : spec.from_version()));
+  return StartFrom(std::move(model), spec, files);
+}
+
+// Cuts the last held_out_characters tokens off.
+absl::StatusOr<std::shared_ptr<const Dataset>> HoldOut(
+    const v1::TrainSpec& spec, Dataset* dataset) {
+  const int64_t count = spec.held_out_characters();
+  if (count == 0) return nullptr;
+  const int64_t size = DatasetSize(*dataset);
+  if (count < size) {
+    return std::make_shared<const Dataset>(CutEnd(count, dataset));
   }
-  std::vector<int32_t> held_out(tokens.end() - count, tokens.end());
-  tokens.resize(tokens.size() - held_out.size());
-  return held_out;
+  return Bad("held_out_characters",
+             absl::StrCat(count, " of a text of ", size, " tokens"));
+}
+
+// Cuts the fraction off the end of what is left of the data.
+absl::StatusOr<std::shared_ptr<const Dataset>> CutFraction(double fraction,
+                                                           Dataset* dataset) {
+  const int64_t size = DatasetSize(*dataset);
+  const auto count = static_cast<int64_t>(fraction * static_cast<double>(size));
+  const bool text = std::holds_alternative<TextDataset>(*dataset);
+  const int64_t least = text ? 2 : 1;
+  if (count >= least && size - count >= least) {
+    return std::make_shared<const Dataset>(CutEnd(count, dataset));
+  }
+  return Bad("validation.fraction",
+             absl::StrCat(fraction, " of ", size,
+                          text ? " tokens" : " sequences", " is ", count, "; ",
+                          least, " or more must be in it and outside of it"));
+}
+
+absl::Status AddValidation(const v1::TrainSpec& spec,
+                           const DatasetStore& datasets, Dataset* dataset,
+                           TrainingRun* run) {
+  if (!spec.has_validation()) return absl::OkStatus();
+  const v1::ValidationConfig& config = spec.validation();
+  if (!config.has_source()) {
+    ASSIGN_OR_RETURN(run->validation, CutFraction(config.fraction(), dataset));
+    return absl::OkStatus();
+  }
+  const auto read = [&]() -> absl::StatusOr<Dataset> {
+    ASSIGN_OR_RETURN(const DataFiles files,
+                     ReadDataFiles(datasets, config.source(), spec.format()));
+    run->validation_sha256 = Sha256Hex(files.data);
+    return ParseFor(run->start, files, spec.format());
+  };
+  auto validation = read();
+  if (!validation.ok()) {
+    return absl::Status(
+        validation.status().code(),
+        absl::StrCat("validation.source: ", validation.status().message()));
+  }
+  if (DatasetSize(*validation) < 2 && spec.format().has_text()) {
+    return Bad("validation.source", "the text leaves nothing to predict");
+  }
+  run->validation = std::make_shared<const Dataset>(*std::move(validation));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<int64_t>> MaxBatches(const v1::TrainSpec& spec,
                                                   int64_t batches_per_epoch) {
-  const int64_t accumulation =
-      std::max<int64_t>(1, spec.trainer().accumulation_steps());
+  const int64_t accumulation = AccumulationSteps(spec);
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  // No product overflows: kMaxLimit is 2^40, accumulation below 2^21.
+  // No product overflows: steps and epochs are 2^40 at most, accumulation is
+  // below 2^21.
   int64_t steps = spec.max_steps() > 0 ? spec.max_steps() : kNoLimit;
   if (spec.max_epochs() > 0) {
     const int64_t epochs =
@@ -204,6 +205,44 @@ absl::Status CheckStreams(const v1::TrainSpec& spec, const Model& model,
       "stream");
 }
 
+std::string DataSha256(const DataFiles& files) {
+  Sha256 sha256;
+  sha256.Update(files.data);
+  sha256.Update(files.targets);
+  return sha256.Finish();
+}
+
+using StartFunction =
+    absl::FunctionRef<absl::StatusOr<Start>(const DataFiles& files)>;
+
+absl::StatusOr<TrainingRun> Prepare(const v1::TrainSpec& spec,
+                                    const DatasetStore& datasets,
+                                    StartFunction start_from,
+                                    const std::atomic<bool>* cancelled) {
+  RETURN_IF_ERROR(CheckTrainSpec(spec));
+  ASSIGN_OR_RETURN(DataFiles files,
+                   ReadDataFiles(datasets, spec.data(), spec.format()));
+  RETURN_IF_ERROR(CheckCancelled(cancelled));
+  TrainingRun run;
+  run.data_sha256 = DataSha256(files);
+  RETURN_IF_ERROR(CheckCancelled(cancelled));
+  ASSIGN_OR_RETURN(Start start, start_from(files));
+  files = DataFiles();  // as large as the dataset
+  RETURN_IF_ERROR(CheckCancelled(cancelled));
+  run.start = std::move(start.model);
+  ASSIGN_OR_RETURN(run.held_out, HoldOut(spec, &start.dataset));
+  RETURN_IF_ERROR(AddValidation(spec, datasets, &start.dataset, &run));
+  RETURN_IF_ERROR(CheckCancelled(cancelled));
+  ASSIGN_OR_RETURN(
+      run.loader,
+      Loader::Create(std::make_shared<const Dataset>(std::move(start.dataset)),
+                     spec.loader(), spec.trainer().seed()));
+  const int64_t batches = run.loader->batches_per_epoch();
+  RETURN_IF_ERROR(CheckStreams(spec, *run.start.model, batches));
+  ASSIGN_OR_RETURN(run.max_batches, MaxBatches(spec, batches));
+  return run;
+}
+
 }  // namespace
 
 absl::Status CheckParameterCount(const Model& model, int64_t max_parameters) {
@@ -214,37 +253,24 @@ absl::Status CheckParameterCount(const Model& model, int64_t max_parameters) {
                    " parameters, the limit is ", max_parameters));
 }
 
-absl::Status CheckTrainSpec(const v1::TrainSpec& spec) {
-  RETURN_IF_ERROR(CheckModelName(spec.model()));
-  RETURN_IF_ERROR(CheckData(spec));
-  RETURN_IF_ERROR(CheckLimits(spec));
-  RETURN_IF_ERROR(CheckHeldOut(spec));
-  RETURN_IF_ERROR(ResolveTrainerConfig(spec.trainer()).status());
-  return CheckStart(spec);
+absl::StatusOr<TrainingRun> PrepareTrainingRun(
+    const v1::TrainSpec& spec, const DatasetStore& datasets,
+    ModelExchange& models, int64_t max_parameters,
+    const std::atomic<bool>* cancelled) {
+  const auto start = [&](const DataFiles& files) {
+    return spec.has_config() ? StartNew(spec, files, max_parameters)
+                             : StartFromVersion(spec, files, models);
+  };
+  return Prepare(spec, datasets, start, cancelled);
 }
 
-absl::StatusOr<TrainingRun> PrepareTrainingRun(const v1::TrainSpec& spec,
-                                               const DatasetStore& datasets,
-                                               ModelExchange& models,
-                                               int64_t max_parameters) {
-  RETURN_IF_ERROR(CheckTrainSpec(spec));
-  ASSIGN_OR_RETURN(const DataFiles files,
-                   ReadDataFiles(datasets, spec.data(), spec.format()));
-  ASSIGN_OR_RETURN(Start start, spec.has_config()
-                                    ? StartNew(spec, files, max_parameters)
-                                    : StartFromVersion(spec, files, models));
-  TrainingRun run;
-  run.start = std::move(start.model);
-  ASSIGN_OR_RETURN(run.held_out,
-                   HoldOut(spec.held_out_characters(), &start.dataset));
-  ASSIGN_OR_RETURN(
-      run.loader,
-      Loader::Create(std::make_shared<const Dataset>(std::move(start.dataset)),
-                     spec.loader(), spec.trainer().seed()));
-  const int64_t batches = run.loader->batches_per_epoch();
-  RETURN_IF_ERROR(CheckStreams(spec, *run.start.model, batches));
-  ASSIGN_OR_RETURN(run.max_batches, MaxBatches(spec, batches));
-  return run;
+absl::StatusOr<TrainingRun> ResumeTrainingRun(
+    const v1::TrainSpec& spec, const DatasetStore& datasets,
+    TrainableModel model, const std::atomic<bool>* cancelled) {
+  const auto start = [&](const DataFiles& files) {
+    return StartFrom(std::move(model), spec, files);
+  };
+  return Prepare(spec, datasets, start, cancelled);
 }
 
 }  // namespace recurve

@@ -3,6 +3,7 @@
 #ifndef RECURVE_ENGINE_TRAIN_TRAINING_RUN_H_
 #define RECURVE_ENGINE_TRAIN_TRAINING_RUN_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +16,8 @@
 #include "engine/model/model.h"
 #include "engine/train/dataset_store.h"
 #include "engine/train/loader.h"
+#include "engine/train/sequence_dataset.h"
+#include "engine/train/train_spec.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {
@@ -35,28 +38,32 @@ class ModelExchange {
   // Makes it the next version of models/ID, created if absent, and returns
   // models/ID/versions/N once that is durable. `source` says where it comes
   // from: jobs/ID.
+  // A second call with the same request id, even after a crash in between,
+  // returns what the first one made.
   virtual absl::StatusOr<std::string> Publish(absl::string_view model_name,
                                               const TrainableModel& model,
-                                              absl::string_view source) = 0;
+                                              absl::string_view source,
+                                              absl::string_view request_id) = 0;
 };
 
 struct TrainingRun {
   TrainableModel start;
   std::unique_ptr<Loader> loader;
-  // The text's last held_out_characters tokens, not in the loader's batches.
-  std::vector<int32_t> held_out;
+  // Not in the loader's batches: the text's last held_out_characters tokens,
+  // and the validation data. Null where there is none.
+  std::shared_ptr<const Dataset> held_out;
+  std::shared_ptr<const Dataset> validation;
   // Batches in the whole run: whole optimizer steps only, what is left over of
   // the last epoch is not trained on. None: bounded by time alone.
   std::optional<int64_t> max_batches;
+  // Of the file of the data, or of that and its targets' file, one after the
+  // other; of validation.source, empty if that is not set.
+  std::string data_sha256;
+  std::string validation_sha256;
 };
 
 // ResourceExhausted, with the numbers, for a model larger than that.
 absl::Status CheckParameterCount(const Model& model, int64_t max_parameters);
-
-// What can be said without the data: names, required fields, limits, the
-// trainer's numbers, the model config where it leaves no size to the data.
-// InvalidArgument names the field.
-absl::Status CheckTrainSpec(const v1::TrainSpec& spec);
 
 // Checks the spec, reads the data, finds or makes the model and checks one
 // against the other.
@@ -67,10 +74,19 @@ absl::Status CheckTrainSpec(const v1::TrainSpec& spec);
 // is from_version or the newest version of spec.model, with its vocabulary. A
 // new model of more than `max_parameters` is refused (CheckParameterCount)
 // before anything of its size is allocated.
-absl::StatusOr<TrainingRun> PrepareTrainingRun(const v1::TrainSpec& spec,
-                                               const DatasetStore& datasets,
-                                               ModelExchange& models,
-                                               int64_t max_parameters);
+//
+// Cancelled at the end of a file or of another part of the work once
+// `cancelled`, where it is given, is true.
+absl::StatusOr<TrainingRun> PrepareTrainingRun(
+    const v1::TrainSpec& spec, const DatasetStore& datasets,
+    ModelExchange& models, int64_t max_parameters,
+    const std::atomic<bool>* cancelled = nullptr);
+
+// The same for a run that was begun before, with this model, whatever the
+// registry now has.
+absl::StatusOr<TrainingRun> ResumeTrainingRun(
+    const v1::TrainSpec& spec, const DatasetStore& datasets,
+    TrainableModel model, const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace recurve
 

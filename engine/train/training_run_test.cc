@@ -102,7 +102,7 @@ TEST_F(TrainingRunTest, ANewTextModelTakesItsVocabularyFromTheText) {
   EXPECT_EQ(run.start.model->output_size(), 13);
   EXPECT_EQ(run.start.parameters, InitializeParameters(*run.start.model, 5));
   EXPECT_EQ(run.max_batches, 10);
-  EXPECT_THAT(run.held_out, IsEmpty());
+  EXPECT_EQ(run.held_out, nullptr);
   const Batch batch = run.loader->Next();
   EXPECT_THAT(batch.sequences.cu_seqlens, ElementsAre(0, 3, 6));
 }
@@ -142,7 +142,9 @@ TEST_F(TrainingRunTest, ANewSequenceModelTakesItsSizesFromTheData) {
 TEST_F(TrainingRunTest, HoldsOutTheLastCharacters) {
   const TrainingRun run = Prepare(Spec("held_out_characters: 5"));
   std::string held_out;
-  for (int32_t id : run.held_out) held_out += run.start.vocabulary[id];
+  for (int32_t id : std::get<TextDataset>(*run.held_out).tokens) {
+    held_out += run.start.vocabulary[id];
+  }
   EXPECT_EQ(held_out, "again");
   // 19 characters are left: two streams of 9 steps.
   EXPECT_EQ(run.loader->batches_per_epoch(), 3);
