@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/schedule/gradient_tree.h"
-#include "engine/train/trainer_config.h"
+#include "engine/train/not_finite.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -32,11 +31,6 @@ bool IsCancelled(const CallWork& work) {
 // torch.nn.utils.clip_grad_norm_.
 double ClippingFactor(double norm, double max_norm) {
   return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
-}
-
-absl::Status NotFinite(absl::string_view what, int64_t step) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(what, " in optimizer step ", step, "; nothing was changed"));
 }
 
 }  // namespace
@@ -70,28 +64,13 @@ DeviceReplica::DeviceReplica(DeviceWorker& worker, Backend& backend, int rank,
 
 absl::StatusOr<std::unique_ptr<DeviceReplica>> DeviceReplica::Create(
     DeviceWorker& worker, Backend& backend, int rank, int world_size,
-    std::shared_ptr<const Model> model, absl::Span<const float> parameters,
-    const OptimizerArgs& optimizer) {
+    std::shared_ptr<const Model> model, const OptimizerArgs& optimizer,
+    const TrainerState& start) {
   std::unique_ptr<DeviceReplica> replica(new DeviceReplica(
       worker, backend, rank, world_size, std::move(model), optimizer));
-  RETURN_IF_ERROR(replica->Allocate(parameters));
+  RETURN_IF_ERROR(replica->Load(start));
+  RETURN_IF_ERROR(replica->ReserveGradients(1));
   return replica;
-}
-
-absl::Status DeviceReplica::Allocate(absl::Span<const float> parameters) {
-  const int64_t bytes = count() * kFloatBytes;
-  RETURN_IF_ERROR(parameters_.Reserve(backend_, count()));
-  RETURN_IF_ERROR(
-      backend_.Upload(parameters_.data(), parameters.data(), bytes));
-  DeviceArray* const moments[] = {&first_moment_, &second_moment_};
-  for (int i = 0; i < NumMoments(optimizer_); ++i) {
-    RETURN_IF_ERROR(moments[i]->Reserve(backend_, count()));
-    RETURN_IF_ERROR(backend_.Zero(moments[i]->data(), bytes));
-  }
-  RETURN_IF_ERROR(ReserveGradients(1));
-  ASSIGN_OR_RETURN(executor_,
-                   Executor::Create(model_, backend_, parameters_.data()));
-  return absl::OkStatus();
 }
 
 absl::Status DeviceReplica::ReserveGradients(int64_t count) {
@@ -155,9 +134,7 @@ absl::Status DeviceReplica::ComputeMicroBatch(const CallWork& work,
                    executor_->Loss(micro_batch_.targets, true));
   work.losses[index] = loss;
   if (!std::isfinite(loss.loss)) {
-    return NotFinite(absl::StrCat("the loss of sequences ", sequences.begin,
-                                  " to ", sequences.end - 1, " is ", loss.loss),
-                     work.step);
+    return NotFiniteError({work.step, "loss", "loss", {sequences.begin}});
   }
   BackwardArgs backward;
   backward.gradients = gradients;
@@ -202,6 +179,7 @@ absl::Status DeviceReplica::Finish(const CallWork& work,
 absl::StatusOr<float*> DeviceReplica::SumOfCall(const CallWork& work,
                                                 Communicator& communicator) {
   const auto timing = AddTimeTo(exchange_ms_);
+  if (work.num_micro_batches() == 0) return accumulated_.data();
   ASSIGN_OR_RETURN(float* const sum,
                    exchange_.ReduceShard(communicator, work.num_micro_batches(),
                                          work.subtrees, partials_));
@@ -219,7 +197,7 @@ absl::Status DeviceReplica::Stage(const CallWork& work,
   ASSIGN_OR_RETURN(const double squares,
                    backend_.SumOfSquares(shard_sum, size));
   if (!std::isfinite(squares)) {
-    return NotFinite("the gradient is not finite", work.step);
+    return NotFiniteError({work.step, "gradient", "", {}});
   }
   RETURN_IF_ERROR(staged_.Reserve(backend_, size));
   return backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes);
@@ -242,11 +220,9 @@ absl::Status DeviceReplica::GatherAndUpdate(const CallWork& work,
       ClippingFactor(gradient_norm_, update.max_gradient_norm) /
       update.total_weight);
   args.learning_rate = static_cast<float>(update.learning_rate);
-  args.step = work.step;
+  args.step = update.number;
   if (!std::isfinite(gradient_norm_) || !std::isfinite(args.gradient_scale)) {
-    return NotFinite(absl::StrCat("the gradient norm is ", gradient_norm_,
-                                  " and the weight ", update.total_weight),
-                     work.step);
+    return NotFiniteError({work.step, "gradient", "", {}});
   }
   // All devices have got here, or none goes on.
   RETURN_IF_ERROR(communicator.Barrier());
@@ -267,11 +243,6 @@ absl::Status DeviceReplica::Update(OptimizerArgs args) {
     RETURN_IF_ERROR(backend_.Update(args));
   }
   return absl::OkStatus();
-}
-
-absl::Status DeviceReplica::DownloadParameters(absl::Span<float> parameters) {
-  return backend_.Download(parameters.data(), parameters_.data(),
-                           count() * kFloatBytes);
 }
 
 }  // namespace recurve

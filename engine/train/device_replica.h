@@ -19,43 +19,15 @@
 #include "engine/model/model.h"
 #include "engine/schedule/device.h"
 #include "engine/schedule/partition.h"
+#include "engine/train/call_work.h"
 #include "engine/train/device_array.h"
 #include "engine/train/gradient_exchange.h"
 #include "engine/train/micro_batch.h"
+#include "engine/train/trainer_state.h"
 #include "kernels/backend.h"
 #include "kernels/communicator.h"
 
 namespace recurve {
-
-// One call's work, shared by all devices: read by them all, except for
-// states_after and losses, in which each fills in its own part.
-struct CallWork {
-  const SequenceBatch* batch = nullptr;
-  const Targets* targets = nullptr;
-  std::vector<Range> micro_batches;          // sequences of each
-  std::vector<Range> assignment;             // micro-batches of each rank
-  std::vector<std::vector<Range>> subtrees;  // maximal ones of each rank
-  const std::atomic<bool>* cancelled = nullptr;
-
-  uint64_t seed = 0;
-  int64_t step = 0;                     // of the optimizer, from 1
-  int32_t accumulation = 0;             // calls of that step before this one
-  absl::Span<const float> states;       // [B, state_size]; empty = zeros
-  absl::Span<const int64_t> positions;  // [B]; empty = 0
-  absl::Span<float> states_after;       // [B, state_size]; empty = not wanted
-  absl::Span<LossResult> losses;        // one a micro-batch
-
-  int64_t num_micro_batches() const {
-    return static_cast<int64_t>(micro_batches.size());
-  }
-};
-
-// What ends an optimizer step.
-struct UpdateWork {
-  double total_weight = 0;       // of all calls of the step
-  double max_gradient_norm = 0;  // 0 = no clipping
-  double learning_rate = 0;
-};
 
 class DeviceReplica {
  public:
@@ -63,8 +35,8 @@ class DeviceReplica {
   // `worker` and its backend outlive the replica.
   static absl::StatusOr<std::unique_ptr<DeviceReplica>> Create(
       DeviceWorker& worker, Backend& backend, int rank, int world_size,
-      std::shared_ptr<const Model> model, absl::Span<const float> parameters,
-      const OptimizerArgs& optimizer);
+      std::shared_ptr<const Model> model, const OptimizerArgs& optimizer,
+      const TrainerState& start);
 
   // Forward, loss and backward of this rank's micro-batches; leaves the sums
   // of its subtrees. Serves between micro-batches. FailedPrecondition for a
@@ -73,8 +45,9 @@ class DeviceReplica {
 
   // Sums the gradients of the call over all devices, adds them to those of the
   // earlier calls of the optimizer step and, given `update`, updates the
-  // weights. FailedPrecondition for gradients that are not finite. After any
-  // error the communicator is aborted.
+  // weights. A call without micro-batches leaves the earlier sum as it is.
+  // FailedPrecondition for gradients that are not finite. After any error the
+  // communicator is aborted.
   absl::Status Finish(const CallWork& work, const UpdateWork* update,
                       Communicator& communicator);
 
@@ -83,6 +56,14 @@ class DeviceReplica {
   void Commit() { std::swap(accumulated_, staged_); }
 
   absl::Status DownloadParameters(absl::Span<float> parameters);
+
+  // Fills in this rank's part of the state, whose buffers have their sizes:
+  // rank 0 the parameters and moments, each rank its shard of what has
+  // accumulated.
+  absl::Status Save(TrainerState& state);
+  // Goes on from a state that has been checked; moments that are absent become
+  // zero. After an error nothing is as it was.
+  absl::Status Load(const TrainerState& state);
 
   // Of the last call.
   int64_t rows() const { return rows_; }
@@ -99,7 +80,6 @@ class DeviceReplica {
                 int world_size, std::shared_ptr<const Model> model,
                 const OptimizerArgs& optimizer);
 
-  absl::Status Allocate(absl::Span<const float> parameters);
   // Makes sure of gradient buffers 0 .. count - 1.
   absl::Status ReserveGradients(int64_t count);
   absl::Status ComputeMicroBatch(const CallWork& work, int64_t index,
@@ -108,7 +88,6 @@ class DeviceReplica {
                               const CallWork& work);
   absl::StatusOr<float*> SumOfCall(const CallWork& work,
                                    Communicator& communicator);
-  absl::Status Accumulate(const CallWork& work, float* shard_sum);
   absl::Status Stage(const CallWork& work, const float* shard_sum);
   absl::Status GatherAndUpdate(const CallWork& work, const UpdateWork& update,
                                const float* shard_sum,

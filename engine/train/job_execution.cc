@@ -128,7 +128,10 @@ absl::Status RecordEnd(JobStore& jobs, const std::string& id,
                        const absl::Status& status) {
   ASSIGN_OR_RETURN(const Job job, jobs.Get(id));
   if (!absl::IsCancelled(status)) {
-    return jobs.SetState(id, JobState::kFailed, status.ToString()).status();
+    return jobs
+        .SetState(id, JobState::kFailed,
+                  status.ToString(absl::StatusToStringMode::kWithNoExtraData))
+        .status();
   }
   const JobState state = AfterRestart(job.state);
   if (state == job.state) return absl::OkStatus();

@@ -197,8 +197,11 @@ TEST_F(JobRunnerTest, TheWeightsAreThoseOfTheLoadersBatchesStepByStep) {
   double loss_sum = 0, weight = 0;
   for (int64_t i = 0; i < 50; ++i) {
     const Batch batch = run.loader->Next();
-    const auto result =
-        trainer->Step(batch.sequences, batch.targets, batch.continue_streams);
+    StepCall call;
+    call.batch = &batch.sequences;
+    call.targets = &batch.targets;
+    call.continue_streams = batch.continue_streams;
+    const auto result = trainer->Step(call);
     ASSERT_TRUE(result.ok()) << result.status();
     if (i < 40) continue;
     loss_sum += result->loss * result->weight;
@@ -329,7 +332,7 @@ TEST_F(JobRunnerTest, AJobThatGoesWrongFailsWithItsCause) {
                 "NOT_FOUND: datasets/none"},
            Case{"format { json_lines {} } loader { unroll: 0 }", "line 1"},
            Case{"trainer { optimizer { sgd {} } learning_rate { peak: 1e30 } }",
-                "FAILED_PRECONDITION: the loss of sequences"},
+                "FAILED_PRECONDITION: the loss is not finite"},
        }) {
     const Job job = WaitForEnd(Submit(c.changes));
     EXPECT_EQ(job.state, kFailed) << c.changes;

@@ -20,7 +20,8 @@ struct DeviceTime {
 struct StepResult {
   int64_t step = 0;  // optimizer steps done
   bool updated = false;
-  double loss = 0;  // weighted mean over the call's rows
+  int32_t accumulated_calls = 0;  // since the last optimizer step
+  double loss = 0;  // weighted mean over the call's rows; 0 without a batch
   double weight = 0;
   // Of the mean gradient, before clipping; if updated.
   double gradient_norm = 0;

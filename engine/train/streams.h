@@ -1,36 +1,68 @@
-// What a trainer keeps of a batch's sequences for the next batch to go on from
-// (truncated back-propagation through time).
+// Where sequences go on from call to call (truncated back-propagation through
+// time): by their place in the batch, or by names that the client gives them.
 #ifndef RECURVE_ENGINE_TRAIN_STREAMS_H_
 #define RECURVE_ENGINE_TRAIN_STREAMS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/model/model.h"
 #include "engine/model/sequence_batch.h"
 
 namespace recurve {
 
-// Of each sequence, in order. Without any, nothing has been seen yet.
-struct Streams {
-  std::vector<int64_t> positions;  // [B] rows seen
-  std::vector<float> states;       // [B, state_size]; empty = zeros
+inline constexpr size_t kMaxNamedStreams = 65536;
+inline constexpr size_t kMaxStreamNameBytes = 256;
+
+// How far one sequence has come.
+struct Stream {
+  int64_t position = 0;      // rows seen
+  std::vector<float> state;  // [state_size] after them; empty = zeros
 };
 
-// Where the sequences of `batch` start: at zeros, or, continued, where
-// `previous` ended, as far as the model takes it over in a new call.
-// FailedPrecondition for models that cannot go on and where there is nothing to
-// continue, InvalidArgument for another number of sequences.
-absl::StatusOr<Streams> StartStreams(const Model& model,
-                                     const SequenceBatch& batch,
-                                     bool continue_streams,
-                                     const Streams& previous);
+// What calls may go on from. Bidirectional models leave nothing here.
+struct Streams {
+  std::vector<Stream> last;  // the sequences of the last batch, in order
+  std::map<std::string, Stream> named;  // at most kMaxNamedStreams
+};
 
-// The positions after `batch`, and room for the states; none for models that
-// cannot go on.
-Streams StreamsAfter(const Model& model, const SequenceBatch& batch,
-                     const Streams& start);
+// How a call uses streams. Without any of it sequences start from zeros.
+struct StreamUse {
+  bool continue_last = false;           // go on where the last batch ended
+  absl::Span<const std::string> names;  // [B], all different, or empty
+  absl::Span<const std::string> ended;  // forgotten after the call
+};
+
+// Where the sequences of one call start, and room for where they end.
+struct CallStreams {
+  std::vector<int64_t> positions;   // [B]
+  std::vector<float> states;        // [B, state_size]; empty = zeros
+  std::vector<float> states_after;  // [B, state_size]; empty = not wanted
+};
+
+// As far as the model takes states over in a new call (Model::BeginCall).
+// A name that `streams` does not know starts from zeros. InvalidArgument for
+// names that are too many, empty, too long or given twice, for both ways at
+// once, and for another number of sequences than the last batch had;
+// FailedPrecondition for models that cannot go on and where there is nothing to
+// continue; ResourceExhausted for more than kMaxNamedStreams after the call.
+absl::StatusOr<CallStreams> StartStreams(const Model& model,
+                                         const SequenceBatch& batch,
+                                         const StreamUse& use,
+                                         const Streams& streams);
+
+// After the call: its states are where its streams stand.
+void AdvanceStreams(const SequenceBatch& batch, const StreamUse& use,
+                    const CallStreams& call, Streams& streams);
+
+// InvalidArgument for streams that no trainer of this model can have left.
+absl::Status CheckStreams(const Model& model, const Streams& streams);
 
 }  // namespace recurve
 

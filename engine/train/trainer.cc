@@ -1,54 +1,21 @@
 #include "engine/train/trainer.h"
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "absl/types/span.h"
 #include "engine/schedule/gradient_tree.h"
 #include "engine/schedule/partition.h"
+#include "engine/train/device_gang.h"
 #include "engine/train/device_replica.h"
 #include "engine/train/learning_rate.h"
 #include "engine/train/micro_batch.h"
-#include "engine/train/streams.h"
 #include "engine/train/trainer_config.h"
 #include "kernels/communicator.h"
 #include "kernels/status.h"
 
 namespace recurve {
-namespace {
-
-using RankTask = std::function<absl::Status(int rank, Backend&)>;
-
-enum class GangKind { kIndependent, kCollective };
-
-// Runs the task on every device and waits. Cancelled only if that is the worst
-// that happened; otherwise the error of the first rank that has another one.
-absl::Status RunGang(DevicePool& pool, GangKind kind, const RankTask& task) {
-  std::vector<absl::Status> statuses(pool.size());
-  absl::Notification done;
-  const auto run = [&](int rank, Backend& backend) {
-    statuses[rank] = task(rank, backend);
-  };
-  const auto notify = [&] { done.Notify(); };
-  if (kind == GangKind::kCollective) {
-    pool.EnqueueCollective(run, notify);
-  } else {
-    pool.EnqueueGang(run, notify);
-  }
-  done.WaitForNotification();
-  absl::Status worst;
-  for (const absl::Status& status : statuses) {
-    if (worst.ok() || (absl::IsCancelled(worst) && !status.ok())) {
-      worst = status;
-    }
-  }
-  return worst;
-}
-
-}  // namespace
 
 class Trainer::Impl {
  public:
@@ -63,25 +30,35 @@ class Trainer::Impl {
     });
   }
 
-  absl::Status CreateReplicas(absl::Span<const float> parameters);
+  absl::Status CreateReplicas(std::vector<float> parameters);
 
-  absl::StatusOr<StepResult> Step(const SequenceBatch& batch,
-                                  const Targets& targets, bool continue_streams,
-                                  const std::atomic<bool>* cancelled);
+  absl::StatusOr<StepResult> Step(const StepCall& call);
+  void SkipStep();
+  absl::StatusOr<TrainerState> Save();
+  absl::Status Load(TrainerState state, bool weights_only);
   absl::StatusOr<std::vector<float>> Parameters();
 
   int64_t step() const { return step_.load(); }
+  int32_t accumulated_calls() const { return accumulated_calls_.load(); }
   const Model& model() const { return *model_; }
   const v1::TrainerConfig& config() const { return config_; }
 
  private:
-  absl::Status CheckCall(const SequenceBatch& batch,
-                         const Targets& targets) const;
-  CallWork PlanCall(const SequenceBatch& batch, const Targets& targets) const;
+  absl::Status CheckCall(const StepCall& call) const;
+  absl::Status CheckBatch(const SequenceBatch& batch,
+                          const Targets& targets) const;
+  bool Updates(StepAction action) const;
+  CallWork PlanCall(const SequenceBatch& batch, const Targets* targets) const;
+  UpdateWork PlanUpdate(const StepCall& call, double total_weight) const;
   absl::Status Compute(const CallWork& work);
   absl::Status Finish(const CallWork& work, const UpdateWork* update);
   StepResult Describe(const CallWork& work, const UpdateWork* update) const;
-  void Commit(bool updated, double weight, Streams streams);
+  void Commit(const CallWork& work, bool updated, double weight);
+  void EndStep();
+  void SetProgress(TrainerState state);
+  int NumMoments() const {
+    return recurve::NumMoments(MakeOptimizerArgs(config_.optimizer()));
+  }
   void ResetCommunicators() {
     communicators_ = CreateLocalCommunicators(pool_.size());
   }
@@ -92,63 +69,95 @@ class Trainer::Impl {
   std::vector<std::unique_ptr<DeviceReplica>> replicas_;  // one a device
   std::vector<std::unique_ptr<Communicator>> communicators_;
 
-  // What a call changes once it has succeeded.
-  std::atomic<int64_t> step_ = 0;  // optimizer steps done
-  int32_t accumulated_calls_ = 0;  // of the step in progress
-  double accumulated_weight_ = 0;
-  Streams streams_;  // after the last call
+  // What a call changes once it has succeeded. Its buffers are empty: the
+  // devices have them.
+  TrainerState progress_;
+  std::atomic<int64_t> step_ = 0;  // the same, for other threads
+  std::atomic<int32_t> accumulated_calls_ = 0;
 
-  absl::Status broken_;  // why this trainer cannot go on
+  std::vector<std::string> failed_streams_;  // of the last call, if not finite
+  absl::Status broken_;                      // why this trainer cannot go on
 };
 
-absl::Status Trainer::Impl::CreateReplicas(absl::Span<const float> parameters) {
+absl::Status Trainer::Impl::CreateReplicas(std::vector<float> parameters) {
   ResetCommunicators();
   replicas_.resize(pool_.size());
   const OptimizerArgs optimizer = MakeOptimizerArgs(config_.optimizer());
+  TrainerState start;
+  start.parameters = std::move(parameters);
   return RunGang(
       pool_, GangKind::kIndependent,
       [&](int rank, Backend& backend) -> absl::Status {
         ASSIGN_OR_RETURN(
             replicas_[rank],
             DeviceReplica::Create(pool_.device(rank), backend, rank,
-                                  pool_.size(), model_, parameters, optimizer));
+                                  pool_.size(), model_, optimizer, start));
         return absl::OkStatus();
       });
 }
 
-absl::StatusOr<StepResult> Trainer::Impl::Step(
-    const SequenceBatch& batch, const Targets& targets, bool continue_streams,
-    const std::atomic<bool>* cancelled) {
-  RETURN_IF_ERROR(broken_);
-  RETURN_IF_ERROR(CheckCall(batch, targets));
-  ASSIGN_OR_RETURN(const Streams start,
-                   StartStreams(*model_, batch, continue_streams, streams_));
-  Streams after = StreamsAfter(*model_, batch, start);
+// --- Step ---
 
-  CallWork work = PlanCall(batch, targets);
+absl::StatusOr<StepResult> Trainer::Impl::Step(const StepCall& call) {
+  RETURN_IF_ERROR(broken_);
+  RETURN_IF_ERROR(CheckCall(call));
+  const SequenceBatch none;
+  const SequenceBatch& batch = call.batch == nullptr ? none : *call.batch;
+  const StreamUse use = {call.continue_streams, call.stream_ids,
+                         call.end_stream_ids};
+  ASSIGN_OR_RETURN(CallStreams streams,
+                   StartStreams(*model_, batch, use, progress_.streams));
+
+  CallWork work = PlanCall(batch, call.targets);
   std::vector<LossResult> losses(work.num_micro_batches());
-  work.cancelled = cancelled;
-  work.states = start.states;
-  work.positions = start.positions;
-  work.states_after = absl::MakeSpan(after.states);
+  work.cancelled = call.cancelled;
+  work.states = streams.states;
+  work.positions = streams.positions;
+  work.states_after = absl::MakeSpan(streams.states_after);
   work.losses = absl::MakeSpan(losses);
   RETURN_IF_ERROR(Compute(work));
 
   double weight = 0;
   for (const LossResult& loss : losses) weight += loss.weight;
-  UpdateWork update;
-  update.total_weight = accumulated_weight_ + weight;
-  update.max_gradient_norm = config_.max_gradient_norm();
-  update.learning_rate = LearningRate(config_.learning_rate(), work.step);
-  const bool updates = accumulated_calls_ + 1 == config_.accumulation_steps();
+  const UpdateWork update =
+      PlanUpdate(call, progress_.accumulated_weight + weight);
+  const bool updates = Updates(call.action);
   RETURN_IF_ERROR(Finish(work, updates ? &update : nullptr));
 
-  Commit(updates, weight, std::move(after));
+  AdvanceStreams(batch, use, streams, progress_.streams);
+  Commit(work, updates, weight);
   return Describe(work, updates ? &update : nullptr);
 }
 
-absl::Status Trainer::Impl::CheckCall(const SequenceBatch& batch,
-                                      const Targets& targets) const {
+absl::Status Trainer::Impl::CheckCall(const StepCall& call) const {
+  if (call.learning_rate &&
+      !(*call.learning_rate >= 0 && std::isfinite(*call.learning_rate))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning_rate: is ", *call.learning_rate,
+                     ", must be 0 or more, and finite"));
+  }
+  if (call.action != StepAction::kOptimizerStep) {
+    if (progress_.accumulated_calls >= kMaxAccumulationSteps) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(progress_.accumulated_calls,
+                       " calls have accumulated, as many as there may be; an "
+                       "OPTIMIZER_STEP must come first"));
+    }
+    return CheckBatch(*call.batch, *call.targets);
+  }
+  if (call.batch != nullptr || call.targets != nullptr ||
+      call.continue_streams || !call.stream_ids.empty()) {
+    return absl::InvalidArgumentError(
+        "action: an OPTIMIZER_STEP takes no batch, no targets and no streams");
+  }
+  if (progress_.accumulated_calls > 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "action: OPTIMIZER_STEP, but no call has accumulated a gradient since "
+      "the last optimizer step");
+}
+
+absl::Status Trainer::Impl::CheckBatch(const SequenceBatch& batch,
+                                       const Targets& targets) const {
   RETURN_IF_ERROR(model_->CheckBatch(batch, /*allow_empty_sequences=*/true));
   RETURN_IF_ERROR(model_->CheckTargets(batch, targets));
   if (TotalWeight(*model_, batch, targets) > 0) return absl::OkStatus();
@@ -156,14 +165,27 @@ absl::Status Trainer::Impl::CheckCall(const SequenceBatch& batch,
       "targets: the total weight of the rows that count is 0");
 }
 
+bool Trainer::Impl::Updates(StepAction action) const {
+  switch (action) {
+    case StepAction::kStep:
+      return progress_.accumulated_calls + 1 >= config_.accumulation_steps();
+    case StepAction::kForwardBackward:
+      return false;
+    case StepAction::kOptimizerStep:
+    case StepAction::kForwardBackwardOptimizerStep:
+      return true;
+  }
+  return false;
+}
+
 CallWork Trainer::Impl::PlanCall(const SequenceBatch& batch,
-                                 const Targets& targets) const {
+                                 const Targets* targets) const {
   CallWork work;
   work.batch = &batch;
-  work.targets = &targets;
+  work.targets = targets;
   work.seed = config_.seed();
-  work.step = step_ + 1;
-  work.accumulation = accumulated_calls_;
+  work.step = progress_.step + 1;
+  work.accumulation = progress_.accumulated_calls;
   work.micro_batches =
       PartitionMicroBatches(batch.cu_seqlens, config_.micro_batch_rows());
 
@@ -180,6 +202,19 @@ CallWork Trainer::Impl::PlanCall(const SequenceBatch& batch,
     work.subtrees.push_back(MaximalSubtrees(work.num_micro_batches(), range));
   }
   return work;
+}
+
+UpdateWork Trainer::Impl::PlanUpdate(const StepCall& call,
+                                     double total_weight) const {
+  const int64_t step = progress_.step + 1;
+  UpdateWork update;
+  update.total_weight = total_weight;
+  update.max_gradient_norm = config_.max_gradient_norm();
+  update.learning_rate =
+      call.learning_rate.value_or(LearningRate(config_.learning_rate(), step) *
+                                  progress_.learning_rate_scale);
+  update.number = step - progress_.skipped_steps;
+  return update;
 }
 
 absl::Status Trainer::Impl::Compute(const CallWork& work) {
@@ -209,30 +244,37 @@ absl::Status Trainer::Impl::Finish(const CallWork& work,
   return status;
 }
 
-void Trainer::Impl::Commit(bool updated, double weight, Streams streams) {
-  streams_ = std::move(streams);
+void Trainer::Impl::Commit(const CallWork& work, bool updated, double weight) {
+  failed_streams_.clear();
   if (updated) {
-    ++step_;
-    accumulated_calls_ = 0;
-    accumulated_weight_ = 0;
+    EndStep();
     return;
   }
   for (const auto& replica : replicas_) replica->Commit();
-  ++accumulated_calls_;
-  accumulated_weight_ += weight;
+  accumulated_calls_ = ++progress_.accumulated_calls;
+  progress_.accumulated_weight += weight;
+}
+
+void Trainer::Impl::EndStep() {
+  progress_.accumulated_calls = 0;
+  progress_.accumulated_weight = 0;
+  ++progress_.step;
+  accumulated_calls_ = 0;
+  step_ = progress_.step;
 }
 
 StepResult Trainer::Impl::Describe(const CallWork& work,
                                    const UpdateWork* update) const {
   StepResult result;
-  result.step = step_;
+  result.step = progress_.step;
+  result.accumulated_calls = progress_.accumulated_calls;
   result.rows = work.batch->num_rows();
   double loss = 0;
   for (const LossResult& part : work.losses) {
     loss += part.loss;
     result.weight += part.weight;
   }
-  result.loss = loss / result.weight;
+  if (result.weight > 0) result.loss = loss / result.weight;
   if (update != nullptr) {
     result.updated = true;
     result.gradient_norm = replicas_[0]->gradient_norm();
@@ -252,19 +294,79 @@ StepResult Trainer::Impl::Describe(const CallWork& work,
   return result;
 }
 
+void Trainer::Impl::SkipStep() {
+  EndStep();
+  ++progress_.skipped_steps;
+  progress_.streams.last.clear();
+  for (const std::string& name : failed_streams_) {
+    progress_.streams.named.erase(name);
+  }
+  failed_streams_.clear();
+}
+
+// --- State ---
+
+absl::StatusOr<TrainerState> Trainer::Impl::Save() {
+  RETURN_IF_ERROR(broken_);
+  TrainerState state = progress_;
+  const int64_t size = model_->parameters().buffer_size();
+  state.parameters.resize(size);
+  if (NumMoments() >= 1) state.first_moment.resize(size);
+  if (NumMoments() >= 2) state.second_moment.resize(size);
+  if (state.accumulated_calls > 0) state.accumulated_gradient.resize(size);
+  RETURN_IF_ERROR(RunGang(
+      pool_, GangKind::kIndependent,
+      [&](int rank, Backend&) { return replicas_[rank]->Save(state); }));
+  return state;
+}
+
+absl::Status Trainer::Impl::Load(TrainerState state, bool weights_only) {
+  if (weights_only) {
+    RETURN_IF_ERROR(CheckParameters(*model_, state.parameters));
+    TrainerState start;
+    start.parameters = std::move(state.parameters);
+    state = std::move(start);
+  } else {
+    RETURN_IF_ERROR(CheckTrainerState(*model_, NumMoments(), state));
+  }
+  const absl::Status status =
+      RunGang(pool_, GangKind::kIndependent,
+              [&](int rank, Backend&) { return replicas_[rank]->Load(state); });
+  if (!status.ok()) {
+    broken_ = absl::InternalError(
+        absl::StrCat("the trainer cannot go on: loading its state failed: ",
+                     status.message()));
+    return broken_;
+  }
+  SetProgress(std::move(state));
+  ResetCommunicators();
+  broken_ = absl::OkStatus();
+  return absl::OkStatus();
+}
+
+void Trainer::Impl::SetProgress(TrainerState state) {
+  progress_ = std::move(state);
+  progress_.parameters = {};
+  progress_.first_moment = {};
+  progress_.second_moment = {};
+  progress_.accumulated_gradient = {};
+  step_ = progress_.step;
+  accumulated_calls_ = progress_.accumulated_calls;
+  failed_streams_.clear();
+}
+
 absl::StatusOr<std::vector<float>> Trainer::Impl::Parameters() {
   RETURN_IF_ERROR(broken_);
   std::vector<float> parameters(model_->parameters().buffer_size());
-  absl::Status status;
-  absl::Notification done;
-  pool_.device(0).Enqueue(TaskClass::kTraining, [&](Backend&) {
-    status = replicas_[0]->DownloadParameters(absl::MakeSpan(parameters));
-    done.Notify();
-  });
-  done.WaitForNotification();
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(RunGang(
+      pool_, GangKind::kIndependent, [&](int rank, Backend&) -> absl::Status {
+        if (rank != 0) return absl::OkStatus();
+        return replicas_[0]->DownloadParameters(absl::MakeSpan(parameters));
+      }));
   return parameters;
 }
+
+// --- Trainer ---
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
     DevicePool& pool, std::shared_ptr<const Model> model,
@@ -273,31 +375,31 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
   if (model->config().loss().kind() == v1::Loss::KIND_UNSPECIFIED) {
     return absl::InvalidArgumentError("the model has no loss to train with");
   }
-  if (static_cast<int64_t>(parameters.size()) !=
-      model->parameters().buffer_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parameters: ", parameters.size(), " numbers, the model has ",
-        model->parameters().buffer_size()));
-  }
+  RETURN_IF_ERROR(CheckParameters(*model, parameters));
   auto impl =
       std::make_unique<Impl>(pool, std::move(model), std::move(resolved));
-  RETURN_IF_ERROR(impl->CreateReplicas(parameters));
+  RETURN_IF_ERROR(impl->CreateReplicas(std::move(parameters)));
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
 }
 
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Trainer::~Trainer() = default;
 
-absl::StatusOr<StepResult> Trainer::Step(const SequenceBatch& batch,
-                                         const Targets& targets,
-                                         bool continue_streams,
-                                         const std::atomic<bool>* cancelled) {
-  return impl_->Step(batch, targets, continue_streams, cancelled);
+absl::StatusOr<StepResult> Trainer::Step(const StepCall& call) {
+  return impl_->Step(call);
+}
+void Trainer::SkipStep() { impl_->SkipStep(); }
+absl::StatusOr<TrainerState> Trainer::Save() { return impl_->Save(); }
+absl::Status Trainer::Load(TrainerState state, bool weights_only) {
+  return impl_->Load(std::move(state), weights_only);
 }
 absl::StatusOr<std::vector<float>> Trainer::Parameters() {
   return impl_->Parameters();
 }
 int64_t Trainer::step() const { return impl_->step(); }
+int32_t Trainer::accumulated_calls() const {
+  return impl_->accumulated_calls();
+}
 const Model& Trainer::model() const { return impl_->model(); }
 const v1::TrainerConfig& Trainer::config() const { return impl_->config(); }
 

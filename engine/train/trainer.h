@@ -1,24 +1,57 @@
-// A trainer: a model in training on a group of devices. One Step is one batch:
+// A trainer: a model in training on a group of devices. A call brings a batch:
 // forward, loss and backward over its micro-batches, sum of gradients in the
-// fixed tree, and, when accumulation is complete, clipping and the optimizer's
-// update. The weights after any number of steps are a function of the initial
-// weights, the configuration and the batches alone, bit for bit: not of the
-// number of devices or threads.
+// fixed tree; or it ends an optimizer step: clipping and the optimizer's
+// update; or both. The weights after any number of steps are a function of the
+// initial weights, the configuration and the calls alone, bit for bit: not of
+// the number of devices or threads, nor of where the training was saved and
+// loaded.
 #ifndef RECURVE_ENGINE_TRAIN_TRAINER_H_
 #define RECURVE_ENGINE_TRAIN_TRAINER_H_
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/model/model.h"
+#include "engine/model/sequence_batch.h"
 #include "engine/schedule/device.h"
+#include "engine/train/not_finite.h"
 #include "engine/train/step_result.h"
+#include "engine/train/trainer_state.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {
+
+enum class StepAction {
+  kStep,             // updates once accumulation_steps calls have accumulated
+  kForwardBackward,  // accumulates alone
+  kOptimizerStep,    // updates by what has accumulated; takes no batch
+  kForwardBackwardOptimizerStep,  // updates in any case
+};
+
+// What it points to outlives the call.
+struct StepCall {
+  const SequenceBatch* batch = nullptr;  // absent for kOptimizerStep
+  const Targets* targets = nullptr;      // the same
+  StepAction action = StepAction::kStep;
+  // Sequence i goes on where sequence i of the previous batch ended, as far as
+  // Model::BeginCall keeps its state.
+  bool continue_streams = false;
+  // Instead: sequence i goes on where the stream of that name ended, from zeros
+  // if there is none yet. [B], all different, or empty.
+  absl::Span<const std::string> stream_ids;
+  absl::Span<const std::string> end_stream_ids;  // forgotten after the call
+  // Of this update, if the call updates: instead of the schedule's rate times
+  // the state's learning_rate_scale.
+  std::optional<double> learning_rate;
+  // Cuts the call off between micro-batches.
+  const std::atomic<bool>* cancelled = nullptr;
+};
 
 class Trainer {
  public:
@@ -29,28 +62,42 @@ class Trainer {
       std::vector<float> parameters, const v1::TrainerConfig& config);
   ~Trainer();
 
-  // Blocks until done; calls are made one at a time (not from a device's
-  // thread). continue_streams: sequence i goes on where sequence i of the
-  // previous batch ended, as far as Model::BeginCall keeps its state.
+  // Step, Save and Load block until they are done; they are called one at a
+  // time (not from a device's thread).
   //
-  // An error means that nothing has changed, and the call can be made again:
-  // InvalidArgument for a batch that does not fit, or whose rows weigh nothing;
-  // FailedPrecondition for continue_streams where there is nothing to continue
-  // or the model is bidirectional, and for a loss or gradient that is not
-  // finite, naming the sequences and the optimizer step; Cancelled if
-  // `cancelled` became true before the last micro-batch; ResourceExhausted and
-  // Internal as a device reports them. Only if a device fails within the update
-  // is the trainer lost: that call and all after it return Internal, "the
-  // trainer cannot go on".
-  absl::StatusOr<StepResult> Step(const SequenceBatch& batch,
-                                  const Targets& targets, bool continue_streams,
-                                  const std::atomic<bool>* cancelled = nullptr);
+  // An error of Step means that nothing has changed, and the call can be made
+  // again: InvalidArgument for a batch that does not fit, or whose rows weigh
+  // nothing, and for arguments that do not go together; FailedPrecondition for
+  // kOptimizerStep where nothing has accumulated and for streams that cannot be
+  // continued (StartStreams says more); FailedPrecondition with GetNotFinite
+  // for a loss, state or gradient that is not finite on any device; Cancelled
+  // if `cancelled` became true before the last micro-batch; ResourceExhausted
+  // and Internal as a device reports them. Only if a device fails within the
+  // update is the trainer lost: that call and all after it return Internal,
+  // "the trainer cannot go on", until a Load succeeds.
+  absl::StatusOr<StepResult> Step(const StepCall& call);
 
-  // The weights as they are, host memory, model().parameters() layout. Not
-  // during a Step.
+  // Leaves out the optimizer step that is under way, after a call that was not
+  // finite: drops what has accumulated; the step counts, but not in Adam's bias
+  // correction; positional streams start anew, and so do the named ones of the
+  // call that failed last.
+  void SkipStep();
+
+  // Bit for bit what this trainer would go on from; for any trainer of an equal
+  // model and optimizer, on any devices.
+  absl::StatusOr<TrainerState> Save();
+  // Goes on from `state`; `weights_only`: from its parameters, all else starts
+  // anew. InvalidArgument for a state that does not fit (CheckTrainerState):
+  // nothing has changed. After an error of a device the trainer cannot go on,
+  // until a Load succeeds.
+  absl::Status Load(TrainerState state, bool weights_only);
+
+  // The weights as they are, host memory, model().parameters() layout.
   absl::StatusOr<std::vector<float>> Parameters();
 
-  int64_t step() const;  // optimizer steps done; from any thread, at any time
+  // From any thread, at any time.
+  int64_t step() const;               // optimizer steps done
+  int32_t accumulated_calls() const;  // since the last of them
   const Model& model() const;
   const v1::TrainerConfig& config() const;  // with every default filled in
 

@@ -34,6 +34,14 @@ Call RandomCall(const Model& model, const std::vector<int64_t>& lengths,
   return call;
 }
 
+StepCall ToStepCall(const Call& call) {
+  StepCall step;
+  step.batch = &call.batch;
+  step.targets = &call.targets;
+  step.continue_streams = call.continue_streams;
+  return step;
+}
+
 TestTrainer::TestTrainer(const std::string& devices, const std::string& model,
                          const std::string& config, BackendFactory factory)
     : pool_(std::make_unique<DevicePool>(Must(ParseDevices(devices)),

@@ -22,6 +22,9 @@ struct Call {
   bool continue_streams = false;
 };
 
+// The same as the trainer takes it; `call` outlives it.
+StepCall ToStepCall(const Call& call);
+
 // A call with random inputs and targets.
 Call RandomCall(const Model& model, const std::vector<int64_t>& lengths,
                 uint32_t seed);
@@ -40,7 +43,7 @@ class TestTrainer {
   DevicePool& pool() { return *pool_; }
 
   absl::StatusOr<StepResult> TryStep(const Call& call) {
-    return trainer_->Step(call.batch, call.targets, call.continue_streams);
+    return trainer_->Step(ToStepCall(call));
   }
   StepResult Step(const Call& call);
   std::vector<float> Parameters();

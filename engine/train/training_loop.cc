@@ -75,9 +75,12 @@ std::string TrainingLoop::EndReason() const {
 
 absl::Status TrainingLoop::Step(const std::atomic<bool>& cancelled) {
   const Batch batch = loader_.Next();
-  ASSIGN_OR_RETURN(const StepResult result,
-                   trainer_.Step(batch.sequences, batch.targets,
-                                 batch.continue_streams, &cancelled));
+  StepCall call;
+  call.batch = &batch.sequences;
+  call.targets = &batch.targets;
+  call.continue_streams = batch.continue_streams;
+  call.cancelled = &cancelled;
+  ASSIGN_OR_RETURN(const StepResult result, trainer_.Step(call));
   ++batches_;
   metrics_.epoch = batch.epoch;
   Count(result);

@@ -180,10 +180,12 @@ absl::Status Step(Engine& engine, const v1::StepRequest& request,
   }
   const TrainerLock lock(*entry);
   RETURN_IF_ERROR(lock.status());
-  ASSIGN_OR_RETURN(
-      const StepResult result,
-      entry->trainer->Step(batch, targets, request.continue_streams(),
-                           control.cancelled.get()));
+  StepCall call;
+  call.batch = &batch;
+  call.targets = &targets;
+  call.continue_streams = request.continue_streams();
+  call.cancelled = control.cancelled.get();
+  ASSIGN_OR_RETURN(const StepResult result, entry->trainer->Step(call));
   entry->step = result.step;
   *response = ToWire(result);
   return absl::OkStatus();
