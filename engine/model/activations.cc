@@ -1,8 +1,10 @@
 #include "engine/model/activations.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "engine/model/arena.h"
 
 namespace recurve {
@@ -14,13 +16,17 @@ int64_t InputSize(const Model& model) {
              : model.feature_size();
 }
 
-// Columns of the widest rows between any two parts of the model.
-int64_t WidestRow(const Model& model) {
-  int64_t widest = InputSize(model);
+// Columns of the rows between the parts of a model, in order: its input, each
+// layer's output, and before it the mapped input of a block that maps it.
+std::vector<int64_t> RowWidths(const Model& model) {
+  std::vector<int64_t> widths = {InputSize(model)};
   for (const Layer& layer : model.layers()) {
-    widest = std::max({widest, layer.input_size(), layer.channels()});
+    if (widths.back() != layer.input_size()) {
+      widths.push_back(layer.input_size());
+    }
+    widths.push_back(layer.channels());
   }
-  return widest;
+  return widths;
 }
 
 PoolKind KindOf(v1::Output::Pooling pooling) {
@@ -34,38 +40,57 @@ PoolKind KindOf(v1::Output::Pooling pooling) {
   }
 }
 
+// Two places for arrays each of which is made from the one before: they lie in
+// them by turns.
+class TwoPlaces {
+ public:
+  // `sizes` of all arrays in order, in floats.
+  TwoPlaces(ArenaCursor& cursor, absl::Span<const int64_t> sizes) {
+    int64_t largest[2] = {};
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      largest[i % 2] = std::max(largest[i % 2], sizes[i]);
+    }
+    for (int i = 0; i < 2; ++i) places_[i] = cursor.Take<float>(largest[i]);
+  }
+
+  float* Next() { return places_[turn_++ % 2]; }
+
+ private:
+  float* places_[2];
+  int64_t turn_ = 0;
+};
+
 // The rows between the parts of a model: all of them are kept for a backward
 // pass; at inference they lie in two places by turns.
 class RowBuffers {
  public:
-  RowBuffers(ArenaCursor& cursor, Mode mode, int64_t rows, int64_t widest)
-      : cursor_(cursor), keep_(mode != Mode::kInference), rows_(rows) {
-    if (keep_) return;
-    for (float*& place : places_) place = cursor.Take<float>(rows * widest);
+  RowBuffers(ArenaCursor& cursor, Mode mode, int64_t rows, const Model& model)
+      : cursor_(cursor), rows_(rows) {
+    if (mode != Mode::kInference) return;
+    std::vector<int64_t> sizes = RowWidths(model);
+    for (int64_t& size : sizes) size *= rows;
+    places_.emplace(cursor, sizes);
   }
 
   Matrix<float> Next(int64_t cols) {
-    if (keep_) return cursor_.Take<float>(rows_, cols);
-    turn_ = 1 - turn_;
-    return {places_[turn_], rows_, cols};
+    if (!places_.has_value()) return cursor_.Take<float>(rows_, cols);
+    return {places_->Next(), rows_, cols};
   }
 
  private:
   ArenaCursor& cursor_;
-  const bool keep_;
   const int64_t rows_;
-  float* places_[2] = {};
-  int turn_ = 0;
+  std::optional<TwoPlaces> places_;
 };
 
 class Layouter {
  public:
-  Layouter(const Model& model, Mode mode, int64_t num_rows,
-           int64_t num_sequences, void* base)
+  Layouter(const Model& model, const PassMemory& pass, void* base)
       : model_(model),
-        mode_(mode),
-        n_(num_rows),
-        b_(num_sequences),
+        mode_(pass.mode),
+        n_(pass.num_rows),
+        b_(pass.num_sequences),
+        input_gradients_(pass.input_gradients),
         cursor_(base) {}
 
   Activations Run() {
@@ -74,10 +99,10 @@ class Layouter {
     a_.output_rows = model_.pools() ? b_ : n_;
     Inputs();
     Layers();
-    Scratch();
     Outputs();
-    Loss();
-    Gradients();
+    if (keeps()) RowGradients();
+    if (input_gradients_) StateGradients();
+    Scratch();
     a_.bytes = cursor_.bytes();
     return std::move(a_);
   }
@@ -101,7 +126,7 @@ class Layouter {
   }
 
   void Layers() {
-    RowBuffers rows(cursor_, mode_, n_, WidestRow(model_));
+    RowBuffers rows(cursor_, mode_, n_, model_);
     Matrix<float> x = rows.Next(InputSize(model_));
     a_.input = x;
     a_.input_mask = Mask(model_.config().input().dropout(), n_, x.cols);
@@ -182,7 +207,8 @@ class Layouter {
     if (keeps()) args.c = cursor.Take<float>(n_, shape.channels());
   }
 
-  void BackwardBuffers(ArenaCursor& cursor, SruBackwardArgs<float>& args) {
+  void BackwardBuffers(ArenaCursor& cursor, const LayerActivations&,
+                       SruBackwardArgs<float>& args) {
     const SruForwardArgs<float>& forward = args.forward;
     const SruShape& shape = forward.shape;
     args.channel_partials = cursor.Take<float>(b_, 4 * shape.channels());
@@ -197,15 +223,17 @@ class Layouter {
     }
   }
 
-  void BackwardBuffers(ArenaCursor& cursor, QrnnBackwardArgs<float>& args) {
+  void BackwardBuffers(ArenaCursor& cursor, const LayerActivations& layer,
+                       QrnnBackwardArgs<float>& args) {
     const QrnnShape& shape = args.forward.shape;
     args.channel_partials = cursor.Take<float>(b_, shape.projected_cols());
-    if (shape.window == 1) return;
+    if (shape.window == 1 || !layer.dx) return;
     args.dwindow_rows =
         cursor.Take<float>(n_, shape.num_directions * 2 * shape.input_size);
   }
 
-  // What carries nothing from one layer to the next has one place for all.
+  // What carries nothing from one layer to the next has one place for all, and
+  // the loss, which comes between the passes, the same place.
   void Scratch() {
     ArenaCursor end = cursor_;
     for (LayerActivations& l : a_.layers) {
@@ -213,7 +241,7 @@ class Layouter {
       std::visit(
           [&](auto& cell) {
             if (keeps()) {
-              BackwardBuffers(cursor, cell.args);
+              BackwardBuffers(cursor, l, cell.args);
             } else {
               ForwardBuffers(cursor, cell.args.forward);
             }
@@ -221,6 +249,9 @@ class Layouter {
           l.cell);
       end.Join(cursor);
     }
+    ArenaCursor cursor = cursor_;
+    Loss(cursor);
+    end.Join(cursor);
     cursor_ = end;
   }
 
@@ -243,42 +274,62 @@ class Layouter {
     a_.pool.argmax = cursor_.Take<int32_t>(b_, channels);
   }
 
-  void Loss() {
+  void Loss(ArenaCursor& cursor) {
     const v1::Loss::Kind kind = model_.config().loss().kind();
     if (kind == v1::Loss::KIND_UNSPECIFIED) return;
     if (kind == v1::Loss::CROSS_ENTROPY) {
-      a_.target_classes = cursor_.Take<int32_t>(a_.output_rows);
+      a_.target_classes = cursor.Take<int32_t>(a_.output_rows);
     } else {
       a_.target_values =
-          cursor_.Take<float>(a_.output_rows, model_.output_size());
+          cursor.Take<float>(a_.output_rows, model_.output_size());
     }
-    a_.target_weights = cursor_.Take<float>(a_.output_rows);
-    a_.row_losses = cursor_.Take<float>(a_.output_rows);
+    a_.target_weights = cursor.Take<float>(a_.output_rows);
+    a_.row_losses = cursor.Take<float>(a_.output_rows);
   }
 
-  void Gradients() {
-    if (!keeps()) return;
+  // In the order of the backward pass.
+  void RowGradients() {
+    std::vector<Matrix<float>*> views;
+    const auto want = [&](Matrix<float>& view, Matrix<float> of) {
+      view = {nullptr, of.rows, of.cols};
+      views.push_back(&view);
+    };
+    if (model_.config().output().has_linear())
+      want(a_.dlinear_input, a_.features());
+    if (model_.pools()) want(a_.dhidden, a_.hidden());
+    const bool wants_dinput = model_.takes_tokens() || input_gradients_;
+    for (auto layer = a_.layers.rbegin(); layer != a_.layers.rend(); ++layer) {
+      const bool first = layer + 1 == a_.layers.rend();
+      const bool wanted = !first || wants_dinput;
+      if (wanted || layer->block_input) want(layer->dx, layer->x);
+      if (wanted && layer->block_input) {
+        want(layer->dblock_input, layer->block_input);
+      }
+    }
+    std::vector<int64_t> sizes;
+    for (const auto* view : views) sizes.push_back(view->rows * view->cols);
+    TwoPlaces places(cursor_, sizes);
+    for (auto* view : views) view->data = places.Next();
+  }
+
+  void StateGradients() {
     a_.dstate_in = cursor_.Take<float>(b_, model_.state_size());
     a_.dstate_out = cursor_.Take<float>(b_, model_.state_size());
-    for (Matrix<float>& rows : a_.drows) {
-      rows =
-          cursor_.Take<float>(std::max(n_, a_.output_rows), WidestRow(model_));
-    }
   }
 
   const Model& model_;
   const Mode mode_;
   const int64_t n_;
   const int64_t b_;
+  const bool input_gradients_;
   ArenaCursor cursor_;
   Activations a_;
 };
 
 }  // namespace
 
-Activations LayOut(const Model& model, Mode mode, int64_t num_rows,
-                   int64_t num_sequences, void* base) {
-  return Layouter(model, mode, num_rows, num_sequences, base).Run();
+Activations LayOut(const Model& model, const PassMemory& pass, void* base) {
+  return Layouter(model, pass, base).Run();
 }
 
 }  // namespace recurve

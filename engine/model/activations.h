@@ -33,6 +33,9 @@ struct LayerActivations {
                               // it has one and this is its first layer
   Matrix<float> x;            // [N, I]
   Matrix<float> y;            // [N, C]
+  // Row gradients; absent at inference, and where nobody reads them.
+  Matrix<float> dx;            // [N, I]
+  Matrix<float> dblock_input;  // [N, I]
   std::variant<SruActivations, QrnnActivations> cell;
 };
 
@@ -57,16 +60,19 @@ struct Activations {
   Matrix<float> output_mask;  // [R, C]; training with output dropout
   Matrix<float> output;       // [R, O]; pooled or last rows without linear
 
-  // The loss; models that have one.
+  // The loss; models that have one. In the place of what the forward pass at
+  // inference, or the backward pass, needs for the time of a layer.
   int32_t* target_classes = nullptr;  // [R]
   Matrix<float> target_values;        // [R, O]
   float* target_weights = nullptr;    // [R]
   float* row_losses = nullptr;        // [R]
 
-  // Gradients; absent at inference.
+  // Row gradients; absent at inference, and where there is no such part.
+  Matrix<float> dlinear_input;  // [R, C] of features()
+  Matrix<float> dhidden;        // [N, C] of hidden(), by pooling
+  // With PassMemory::input_gradients.
   Matrix<float> dstate_in;   // [B, state_size]
   Matrix<float> dstate_out;  // [B, state_size]
-  Matrix<float> drows[2];    // [max(N, R), widest row], used by turns
 
   SequenceLayout layout() const {
     return {num_sequences, num_rows, cu_seqlens};
@@ -77,10 +83,19 @@ struct Activations {
   Matrix<float> features() const { return pooled ? pooled : hidden(); }
 };
 
-// The activations of a batch of this shape, from `base` on. With a null base
-// the views are not memory, but `bytes` is the same.
-Activations LayOut(const Model& model, Mode mode, int64_t num_rows,
-                   int64_t num_sequences, void* base);
+// What a pass needs memory for.
+struct PassMemory {
+  Mode mode = Mode::kInference;
+  int64_t num_rows = 0;       // N
+  int64_t num_sequences = 0;  // B
+  // Backward is given a gradient of the state, or asked for one of the state or
+  // of the features. Not at inference.
+  bool input_gradients = false;
+};
+
+// The activations of such a pass, from `base` on. With a null base the views
+// are not memory, but `bytes` is the same.
+Activations LayOut(const Model& model, const PassMemory& pass, void* base);
 
 }  // namespace recurve
 

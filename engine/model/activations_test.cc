@@ -61,8 +61,9 @@ TEST(LayOut, PlanAndUseHaveTheSameBytes) {
   for (const Mode mode : kModes) {
     for (const int64_t n : {0, 1, 7, 100}) {
       for (const int64_t b : {1, 3, 120}) {
-        EXPECT_EQ(LayOut(*model, mode, n, b, nullptr).bytes,
-                  LayOut(*model, mode, n, b, memory.data()).bytes);
+        const bool gradients = mode != Mode::kInference && b % 2 == 0;
+        EXPECT_EQ(LayOut(*model, {mode, n, b, gradients}, nullptr).bytes,
+                  LayOut(*model, {mode, n, b, gradients}, memory.data()).bytes);
       }
     }
   }
@@ -78,16 +79,18 @@ void AddRange(Matrix<T> view,
 TEST(LayOut, WhatLivesTogetherDoesNotOverlap) {
   const auto model = Make(Everything());
   alignas(64) static std::byte memory[1 << 20];
-  const Activations a = LayOut(*model, Mode::kTraining, 50, 4, memory);
+  const Activations a = LayOut(*model, {Mode::kTraining, 50, 4, true}, memory);
   ASSERT_LE(a.bytes, static_cast<int64_t>(sizeof(memory)));
   std::vector<std::pair<const void*, const void*>> ranges;
   for (const Matrix<float>& view :
        {a.state_in, a.state_out, a.input, a.input_mask, a.pooled, a.output_mask,
-        a.output, a.dstate_in, a.dstate_out, a.drows[0], a.drows[1]}) {
+        a.output, a.dlinear_input, a.dhidden, a.dstate_in, a.dstate_out}) {
     EXPECT_TRUE(view);
     AddRange(view, ranges);
   }
   AddRange(a.pool.argmax, ranges);
+  AddRange(Matrix<float>(a.target_weights, 4, 1), ranges);
+  AddRange(Matrix<float>(a.row_losses, 4, 1), ranges);
   for (const LayerActivations& layer : a.layers) {
     AddRange(layer.y, ranges);
     if (layer.block_input) AddRange(layer.x, ranges);
@@ -121,7 +124,7 @@ TEST(LayOut, InferenceDoesNotGrowWithLayers) {
         "input { features { size: 64 } } blocks { sru { hidden_size: 64 "
         "num_layers: ",
         layers, " layer_norm: true } }"));
-    return LayOut(*model, mode, 1000, 4, nullptr).bytes;
+    return LayOut(*model, {mode, 1000, 4}, nullptr).bytes;
   };
   // But for the state: 4 sequences of 64 channels a layer.
   EXPECT_EQ(bytes(9, Mode::kInference) - bytes(2, Mode::kInference),
@@ -137,13 +140,35 @@ TEST(LayOut, BytesOfASmallModel) {
   const int64_t offsets = 64;
   const int64_t state = b * 16 * 4;
   const int64_t rows = n * 16 * 4;
-  EXPECT_EQ(LayOut(*model, Mode::kInference, n, b, nullptr).bytes,
+  EXPECT_EQ(LayOut(*model, {Mode::kInference, n, b}, nullptr).bytes,
             offsets + state + 2 * rows + 3 * rows);
-  EXPECT_EQ(LayOut(*model, Mode::kGradients, n, b, nullptr).bytes,
+  EXPECT_EQ(LayOut(*model, {Mode::kGradients, n, b}, nullptr).bytes,
             offsets + 2 * state +             // in and out
                 2 * rows + 3 * rows + rows +  // x, y, u, c
-                4 * state +                   // partial sums
-                2 * state + 2 * rows);        // gradients
+                4 * state);                   // partial sums
+  EXPECT_EQ(LayOut(*model, {Mode::kGradients, n, b, true}, nullptr).bytes -
+                LayOut(*model, {Mode::kGradients, n, b}, nullptr).bytes,
+            2 * state + rows);
+}
+
+TEST(LayOut, RowsLieBesideTheOnesTheyAreMadeFrom) {
+  const auto model = Make(Everything());
+  alignas(64) static std::byte memory[1 << 20];
+  for (const int64_t n : {3, 50}) {
+    const Activations a = LayOut(*model, {Mode::kTraining, n, 4, true}, memory);
+    std::vector<Matrix<float>> chain = {a.output, a.dlinear_input, a.dhidden};
+    for (auto layer = a.layers.rbegin(); layer != a.layers.rend(); ++layer) {
+      chain.push_back(layer->dx);
+      if (layer->block_input) chain.push_back(layer->dblock_input);
+    }
+    for (size_t i = 1; i < chain.size(); ++i) {
+      ASSERT_TRUE(chain[i]);
+      const Matrix<float> from = chain[i - 1], to = chain[i];
+      EXPECT_TRUE(to.data >= from.data + from.rows * from.cols ||
+                  from.data >= to.data + to.rows * to.cols);
+    }
+    EXPECT_EQ(chain.back().cols, 13);
+  }
 }
 
 }  // namespace

@@ -39,35 +39,28 @@ class BackwardPass {
   }
 
  private:
-  // The place of the next gradient of rows: not that of the one before.
-  Matrix<float> NextRows(int64_t rows, int64_t cols) {
-    turn_ = 1 - turn_;
-    return {a_.drows[turn_].data, rows, cols};
-  }
-
   absl::Status ApplyMask(Matrix<float> rows, Matrix<float> mask) {
     return mask ? backend_.Multiply(rows, mask) : absl::OkStatus();
   }
 
   absl::StatusOr<Matrix<float>> Output(Matrix<float> dy) {
     if (parameters_.output_weight == nullptr) return dy;
-    const Matrix<float> dx = NextRows(dy.rows, model_.hidden_channels());
     LinearBackwardArgs<float> args;
     args.x = a_.features();
     args.weight = MatrixView(weights_, parameters_.output_weight);
     args.dy = dy;
-    args.dx = dx;
+    args.dx = a_.dlinear_input;
     args.dweight = MatrixView(args_.gradients, parameters_.output_weight);
     args.dbias = VectorView(args_.gradients, parameters_.output_bias);
     RETURN_IF_ERROR(backend_.LinearBackward(args));
-    RETURN_IF_ERROR(ApplyMask(dx, a_.output_mask));
-    return dx;
+    RETURN_IF_ERROR(ApplyMask(a_.dlinear_input, a_.output_mask));
+    return a_.dlinear_input;
   }
 
   absl::StatusOr<Matrix<float>> Pool(Matrix<float> dy) {
     PoolArgs<float> args = a_.pool;
     args.dy = dy;
-    args.dx = NextRows(a_.num_rows, dy.cols);
+    args.dx = a_.dhidden;
     RETURN_IF_ERROR(backend_.PoolBackward(args));
     return args.dx;
   }
@@ -75,10 +68,8 @@ class BackwardPass {
   absl::StatusOr<Matrix<float>> Layer(size_t l, Matrix<float> dy,
                                       bool want_dx) {
     LayerActivations& layer = a_.layers[l];
-    Matrix<float> dx;
-    if (want_dx || layer.block_input) {
-      dx = NextRows(a_.num_rows, layer.x.cols);
-    }
+    const Matrix<float> dx =
+        want_dx || layer.block_input ? layer.dx : Matrix<float>();
     RETURN_IF_ERROR(std::visit(
         [&](auto& cell) {
           BindGradients(l, dy, dx, cell.args);
@@ -135,7 +126,7 @@ class BackwardPass {
     args.x = x;
     args.weight = MatrixView(weights_, weight);
     args.dy = dy;
-    if (want_dx) args.dx = NextRows(x.rows, x.cols);
+    if (want_dx) args.dx = a_.layers[l].dblock_input;
     args.dweight = MatrixView(args_.gradients, weight);
     RETURN_IF_ERROR(backend_.LinearBackward(args));
     return args.dx;
@@ -159,7 +150,6 @@ class BackwardPass {
   Activations& a_;
   Backend& backend_;
   const GradientArgs& args_;
-  int turn_ = 0;
 };
 
 }  // namespace

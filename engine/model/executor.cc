@@ -89,12 +89,13 @@ absl::StatusOr<ForwardResult> Executor::Impl::Forward(const ForwardArgs& args) {
 absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
   const int64_t rows = args.batch->num_rows();
   const int64_t sequences = args.batch->num_sequences();
-  const int64_t bytes = ArenaBytes(*model_, args.mode, rows, sequences);
+  const PassMemory pass = {args.mode, rows, sequences, args.input_gradients};
+  const int64_t bytes = LayOut(*model_, pass, nullptr).bytes;
   if (arena_ == nullptr || arena_->bytes() < bytes) {
     arena_.reset();  // never two arenas at once
     ASSIGN_OR_RETURN(arena_, backend_.Allocate(bytes));
   }
-  a_ = LayOut(*model_, args.mode, rows, sequences, arena_->data());
+  a_ = LayOut(*model_, pass, arena_->data());
   for (size_t l = 0; l < a_.layers.size(); ++l) {
     if (auto* sru = std::get_if<SruActivations>(&a_.layers[l].cell)) {
       sru->args.forward.shape.skip_scale = skip_scales_[l];
@@ -156,6 +157,13 @@ absl::Status Executor::Impl::Backward(const BackwardArgs& args) {
         "Backward needs a Forward not in inference mode, and then doutput or a "
         "Loss with its gradient");
   }
+  const bool wants_input = !args.dstate.empty() || args.dstate_in != nullptr ||
+                           args.dfeatures != nullptr;
+  if (wants_input && !a_.dstate_in) {
+    return absl::FailedPreconditionError(
+        "Backward needs a Forward with input_gradients for gradients of state "
+        "and features");
+  }
   phase_ = Phase::kNothing;
   if (!args.dstate.empty()) {
     RETURN_IF_ERROR(UploadState(args.dstate, a_.dstate_out));
@@ -193,7 +201,7 @@ Executor::~Executor() = default;
 
 int64_t Executor::ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
                              int64_t num_sequences) {
-  return LayOut(model, mode, num_rows, num_sequences, nullptr).bytes;
+  return LayOut(model, {mode, num_rows, num_sequences}, nullptr).bytes;
 }
 
 absl::StatusOr<ForwardResult> Executor::Forward(const ForwardArgs& args) {

@@ -41,6 +41,8 @@ struct ForwardArgs {
   const SequenceBatch* batch = nullptr;  // checked by Model::CheckBatch
   absl::Span<const float> state;         // host [B, state_size]; empty = zeros
   Mode mode = Mode::kInference;
+  // Backward will be given a dstate, or asked for dstate_in or dfeatures.
+  bool input_gradients = false;
   RandomContext random;
   const std::vector<LayerMasks>* masks = nullptr;  // one a layer
 };
@@ -63,13 +65,14 @@ struct BackwardArgs {
   // Gradient on output, device [R, O], may be overwritten; absent: what Loss
   // left there.
   Matrix<float> doutput;
+  // These three need ForwardArgs::input_gradients.
   absl::Span<const float>
       dstate;  // host [B, state_size], on the state after; empty = zeros
-  float* gradients =
-      nullptr;  // device, parameters().buffer_size(), overwritten
-  // Wanted gradients, host; null = not wanted.
+  // Wanted, host; null = not wanted.
   std::vector<float>* dfeatures = nullptr;  // [N, I]
   std::vector<float>* dstate_in = nullptr;  // [B, state_size]
+  float* gradients =
+      nullptr;  // device, parameters().buffer_size(), overwritten
 };
 
 class Executor {
@@ -82,8 +85,8 @@ class Executor {
       const float* parameters);
   ~Executor();
 
-  // Bytes of the arena for a batch of this shape: a closed formula, what
-  // Forward and Backward really use.
+  // Bytes of the arena for a batch of this shape, without input_gradients: a
+  // closed formula, what Forward, Loss and Backward really use.
   static int64_t ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
                             int64_t num_sequences);
 

@@ -344,7 +344,9 @@ TEST(Executor, StateGradientGoesThrough) {
   std::fill_n(parameters.begin() + bias.offset + 5, 5, -100.0f);
   e.SetParameters(parameters);
   const SequenceBatch batch = RandomBatch(e.model(), {6, 2}, 1);
-  e.Forward(Args(batch, Mode::kGradients));
+  ForwardArgs forward = Args(batch, Mode::kGradients);
+  forward.input_gradients = true;
+  e.Forward(forward);
   std::vector<float> output(8 * 5, 0.0f), gradients(parameters.size());
   std::vector<float> dstate(10), dstate_in, dfeatures;
   for (int i = 0; i < 10; ++i) dstate[i] = i;
@@ -357,6 +359,9 @@ TEST(Executor, StateGradientGoesThrough) {
   ASSERT_TRUE(e.executor().Backward(args).ok());
   EXPECT_EQ(dstate_in, dstate);
   EXPECT_EQ(dfeatures, std::vector<float>(8 * 4, 0.0f));
+
+  e.Forward(Args(batch, Mode::kGradients));  // has no memory for them
+  EXPECT_TRUE(absl::IsFailedPrecondition(e.executor().Backward(args)));
 }
 
 }  // namespace

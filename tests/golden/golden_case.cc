@@ -125,6 +125,7 @@ class CaseRun {
     args.batch = &batch_;
     args.state = state_;
     args.mode = config_.training ? Mode::kTraining : Mode::kGradients;
+    args.input_gradients = true;
     if (config_.training) args.masks = &masks_;
     ASSIGN_OR_RETURN(const ForwardResult result, executor_->Forward(args));
     ASSIGN_OR_RETURN(output_, ToHost(backend_, result.output));
