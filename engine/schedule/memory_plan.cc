@@ -117,15 +117,6 @@ int64_t MaxExchangePieces(int64_t num_micro_batches, int world_size) {
   return std::min(num_micro_batches, of_first + (world_size - 1) * of_any);
 }
 
-BatchShape LargestOf(const Model& model, Mode mode,
-                     absl::Span<const BatchShape> shapes) {
-  assert(!shapes.empty());
-  return *std::max_element(
-      shapes.begin(), shapes.end(), [&](BatchShape a, BatchShape b) {
-        return ArenaBytes(model, mode, a) < ArenaBytes(model, mode, b);
-      });
-}
-
 MemoryPlan WorkspacePlan(int num_threads) {
   MemoryPlan plan;
   plan.workspace = CpuWorkspaceBytes(num_threads);

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "engine/model/mode.h"
 #include "engine/model/model.h"
 #include "engine/schedule/partition.h"
 
@@ -59,7 +58,9 @@ MemoryPlan InferencePlan(const Model& model, BatchShape largest);
 struct TrainingShape {
   BatchShape largest_micro_batch;  // of those that the device may get
   int num_moments = 0;             // NumMoments of the optimizer
-  bool accumulates = false;        // more than one call makes a step
+  // More than one call may make a step: accumulation_steps > 1, or a client
+  // says when a step ends.
+  bool accumulates = false;
   int rank = 0;
   int world_size = 1;
   // Gradient buffers: LivePartials of the device's range, or MaxLivePartials.
@@ -76,10 +77,6 @@ int64_t ExchangePieces(int64_t num_micro_batches,
                        absl::Span<const Range> assignment);
 // No assignment to that many devices has more. 0 for one device.
 int64_t MaxExchangePieces(int64_t num_micro_batches, int world_size);
-
-// The one whose arena is the largest; REQUIRES: there is one.
-BatchShape LargestOf(const Model& model, Mode mode,
-                     absl::Span<const BatchShape> shapes);
 
 // What the threads of a CPU device keep from their first product on, however
 // many models the device runs: one reservation a device.
