@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace recurve::cli {
 namespace {
@@ -18,6 +20,48 @@ std::string Bar(double fraction) {
   const int done = static_cast<int>(std::lround(fraction * kBarWidth));
   return absl::StrCat("[", std::string(done, '#'),
                       std::string(kBarWidth - done, '.'), "]");
+}
+
+std::string FormatBytes(int64_t bytes) {
+  if (bytes < 1000) return absl::StrCat(bytes, " B");
+  if (bytes < 1'000'000) return absl::StrFormat("%.1f kB", bytes / 1e3);
+  return absl::StrFormat("%.1f MB", bytes / 1e6);
+}
+
+std::string StateLine(const v1::Job& job) {
+  return absl::StrCat(job.name(), " ", v1::Job::State_Name(job.state()),
+                      job.cause().empty() ? "" : ": ", job.cause());
+}
+
+std::string CheckpointLine(const v1::JobCheckpoint& checkpoint) {
+  return absl::StrFormat(
+      "checkpoint of step %d: %s in %.2f s", checkpoint.step(),
+      FormatBytes(checkpoint.size_bytes()), checkpoint.seconds());
+}
+
+std::string EvaluationLine(const v1::JobEvaluation& evaluation) {
+  std::string line = absl::StrFormat("validation at step %d: loss %.4f",
+                                     evaluation.step(), evaluation.loss());
+  if (evaluation.accuracy() != 0) {
+    absl::StrAppendFormat(&line, ", accuracy %.1f%%",
+                          100 * evaluation.accuracy());
+  }
+  return line;
+}
+
+std::string EventLine(const v1::JobEvent& event) {
+  if (event.has_metrics()) return ProgressLine(event.metrics());
+  if (event.has_state()) return StateLine(event.state());
+  if (event.has_checkpoint()) return CheckpointLine(event.checkpoint());
+  if (event.has_evaluation()) return EvaluationLine(event.evaluation());
+  return absl::StrCat("warning: ", event.warning());
+}
+
+// `step 120 of 300 (40%)`
+std::string Steps(const v1::Job& job) {
+  if (job.max_steps() <= 0) return absl::StrCat("step ", job.step());
+  return absl::StrFormat("step %d of %d (%.0f%%)", job.step(), job.max_steps(),
+                         100.0 * job.step() / job.max_steps());
 }
 
 std::string FormatRate(double rows_per_second) {
@@ -48,6 +92,29 @@ std::string ProgressLine(const v1::JobMetrics& metrics) {
   return line;
 }
 
+std::string JobLine(const v1::Job& job) {
+  std::vector<std::string> parts = {
+      job.name(), v1::Job::State_Name(job.state()), Steps(job)};
+  if (job.loss() != 0) {
+    parts.push_back(absl::StrFormat("loss %.4f", job.loss()));
+  }
+  if (job.has_best()) {
+    parts.push_back(absl::StrFormat("best validation loss %.4f at step %d",
+                                    job.best().loss(), job.best().step()));
+  }
+  if (job.has_held_out_loss()) {
+    parts.push_back(absl::StrFormat("held-out loss %.4f", job.held_out_loss()));
+  }
+  const bool published = !job.model_version().empty();
+  parts.push_back(published ? job.model_version() : job.spec().model());
+  if (!job.owner().empty()) parts.push_back("owner " + job.owner());
+  if (job.priority() != 0) {
+    parts.push_back(absl::StrCat("priority ", job.priority()));
+  }
+  if (!job.cause().empty()) parts.push_back("(" + job.cause() + ")");
+  return absl::StrJoin(parts, "  ");
+}
+
 size_t TerminalColumns(std::FILE* out) {
   constexpr size_t kUsual = 80;  // where the terminal does not say
   if (isatty(fileno(out)) == 0) return 0;
@@ -61,26 +128,25 @@ void ProgressPrinter::EndLine() {
   open_line_ = false;
 }
 
+void ProgressPrinter::Redraw(const std::string& line) {
+  // A full last column makes some terminals go on to the next line.
+  absl::FPrintF(out_, "\r\x1b[K%s", line.substr(0, columns_ - 1));
+  std::fflush(out_);
+  open_line_ = true;
+}
+
+void ProgressPrinter::Note(const std::string& text) {
+  EndLine();
+  absl::FPrintF(out_, "%s\n", text);
+  std::fflush(out_);
+}
+
 void ProgressPrinter::Print(const v1::JobEvent& event) {
   if (event.has_metrics() && columns_ > 0) {
-    // A full last column makes some terminals go on to the next line.
-    absl::FPrintF(out_, "\r\x1b[K%s",
-                  ProgressLine(event.metrics()).substr(0, columns_ - 1));
-    open_line_ = true;
+    Redraw(ProgressLine(event.metrics()));
   } else {
-    EndLine();
-    if (event.has_metrics()) {
-      absl::FPrintF(out_, "%s\n", ProgressLine(event.metrics()));
-    } else if (event.has_state()) {
-      const v1::Job& job = event.state();
-      absl::FPrintF(out_, "%s %s%s%s\n", job.name(),
-                    v1::Job::State_Name(job.state()),
-                    job.cause().empty() ? "" : ": ", job.cause());
-    } else {
-      absl::FPrintF(out_, "warning: %s\n", event.warning());
-    }
+    Note(EventLine(event));
   }
-  std::fflush(out_);
 }
 
 }  // namespace recurve::cli

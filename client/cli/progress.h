@@ -13,6 +13,10 @@ namespace recurve::cli {
 // `[########............]  40%  step 120  loss 1.8321  12.3k rows/s  0:42 left`
 std::string ProgressLine(const v1::JobMetrics& metrics);
 
+// A job in a line: `jobs/a  PAUSED  step 120 of 300 (40%)  loss 1.8321
+// models/lm  (paused on request)`.
+std::string JobLine(const v1::Job& job);
+
 // 42.0 -> "0:42", 4000 -> "1:06:40".
 std::string FormatDuration(double seconds);
 
@@ -28,9 +32,12 @@ class ProgressPrinter {
       : out_(out), columns_(columns) {}
 
   void Print(const v1::JobEvent& event);
+  // A line about the watching itself.
+  void Note(const std::string& text);
 
  private:
   void EndLine();
+  void Redraw(const std::string& line);
 
   std::FILE* const out_;
   const size_t columns_;

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -64,6 +65,56 @@ TEST(ProgressTest, ATerminalsLineIsRedrawnAndOthersAreNot) {
   const std::string plain = Printed(0, {metrics, state});
   EXPECT_EQ(plain.find("\r"), std::string::npos);
   EXPECT_NE(plain.find("left\njobs/a FAILED: why\n"), std::string::npos);
+}
+
+TEST(ProgressTest, CheckpointsEvaluationsAndWarningsAreLines) {
+  v1::JobEvent metrics, checkpoint, evaluation, regression, warning;
+  *metrics.mutable_metrics() = Metrics(0.5);
+  checkpoint.mutable_checkpoint()->set_step(120);
+  checkpoint.mutable_checkpoint()->set_size_bytes(1'234'567);
+  checkpoint.mutable_checkpoint()->set_seconds(0.0521);
+  evaluation.mutable_evaluation()->set_step(100);
+  evaluation.mutable_evaluation()->set_loss(1.23456);
+  evaluation.mutable_evaluation()->set_accuracy(0.5678);
+  regression.mutable_evaluation()->set_loss(2);
+  warning.set_warning("a checkpoint was damaged");
+  const std::string lines =
+      "checkpoint of step 120: 1.2 MB in 0.05 s\n"
+      "validation at step 100: loss 1.2346, accuracy 56.8%\n"
+      "validation at step 0: loss 2.0000\n"
+      "warning: a checkpoint was damaged\n";
+  const std::vector<v1::JobEvent> events = {checkpoint, evaluation, regression,
+                                            warning};
+  EXPECT_EQ(Printed(0, events), lines);
+  EXPECT_EQ(Printed(80, events), lines);
+  EXPECT_NE(Printed(80, {metrics, warning}).find("left\nwarning: a ch"),
+            std::string::npos);
+}
+
+TEST(ProgressTest, AJobIsALine) {
+  v1::Job job;
+  job.set_name("jobs/a");
+  job.set_state(v1::Job::QUEUED);
+  job.mutable_spec()->set_model("models/lm");
+  EXPECT_EQ(JobLine(job), "jobs/a  QUEUED  step 0  models/lm");
+  job.set_state(v1::Job::PAUSED);
+  job.set_step(120);
+  job.set_max_steps(300);
+  job.set_loss(1.83212);
+  job.set_owner("me");
+  job.set_priority(-3);
+  job.set_cause("paused on request");
+  EXPECT_EQ(JobLine(job),
+            "jobs/a  PAUSED  step 120 of 300 (40%)  loss 1.8321  models/lm  "
+            "owner me  priority -3  (paused on request)");
+  job.set_held_out_loss(2);
+  job.mutable_best()->set_loss(1.5);
+  job.mutable_best()->set_step(100);
+  job.set_model_version("models/lm/versions/1");
+  EXPECT_EQ(JobLine(job),
+            "jobs/a  PAUSED  step 120 of 300 (40%)  loss 1.8321  best "
+            "validation loss 1.5000 at step 100  held-out loss 2.0000  "
+            "models/lm/versions/1  owner me  priority -3  (paused on request)");
 }
 
 TEST(ProgressTest, StaysOnOneLineOfANarrowTerminal) {

@@ -1,4 +1,4 @@
-// train, jobs, watch, cancel.
+// train, jobs, watch, pause, resume, cancel.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -6,29 +6,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/cli/data_files.h"
 #include "client/cli/files.h"
+#include "client/cli/follow.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/progress.h"
 #include "client/cli/session.h"
 
 namespace recurve::cli {
 namespace {
 
-// A watch that loses the server tries again this often, from the next event.
-constexpr int kReconnects = 10;
-
 void PrintJob(const Session& session, const v1::Job& job) {
   if (session.json) return PrintJson(ToJson(job));
-  absl::PrintF("%s  %s  %s  step %d", job.name(),
-               v1::Job::State_Name(job.state()), job.spec().model(),
-               job.step());
-  if (job.loss() != 0) absl::PrintF("  loss %.4f", job.loss());
-  if (job.held_out_loss() != 0) {
-    absl::PrintF("  held-out loss %.4f", job.held_out_loss());
-  }
-  if (!job.model_version().empty()) absl::PrintF("  %s", job.model_version());
-  if (!job.cause().empty()) absl::PrintF("  (%s)", job.cause());
-  absl::PrintF("\n");
+  absl::PrintF("%s\n", JobLine(job));
 }
 
 // OK if the job has done what it was to do.
@@ -45,37 +36,68 @@ absl::Status Outcome(const v1::Job& job) {
   }
 }
 
-// Prints a job's events until it has ended, then the job. Fails unless it
+struct WatchOptions {
+  std::string reconnect_for = "10m";
+};
+
+// What following `name` does in this session.
+FollowHooks Hooks(Session& session, const std::string& name,
+                  const WatchOptions& options, ProgressPrinter& printer) {
+  FollowHooks hooks;
+  hooks.watch = [&session, name](int64_t first_event,
+                                 const FollowHooks::Sink& sink) {
+    return session.client().WatchJob(name, first_event, sink);
+  };
+  hooks.show = [&session, &printer](const v1::JobEvent& event) {
+    if (!session.json) printer.Print(event);
+  };
+  hooks.lost = [&printer, &options](const absl::Status& error) {
+    printer.Note(absl::StrCat("no connection (", error.message(),
+                              "); trying again for ", options.reconnect_for));
+  };
+  hooks.back = [&printer] { printer.Note("connected again"); };
+  hooks.now = absl::Now;
+  hooks.sleep = absl::SleepFor;
+  return hooks;
+}
+
+// Shows a job's events until it has ended, then the job. Fails unless it
 // succeeded.
-absl::Status WatchToEnd(Session& session, const std::string& name) {
+absl::Status WatchToEnd(Session& session, const std::string& name,
+                        const WatchOptions& options) {
+  absl::Duration patience;
+  absl::ParseDuration(options.reconnect_for, &patience);
   ProgressPrinter printer(stderr, TerminalColumns(stderr));
-  int64_t next_event = 0;
-  v1::Job job;
-  absl::Status watched;
-  for (int attempt = 0; attempt <= kReconnects; ++attempt) {
-    if (attempt > 0) absl::SleepFor(absl::Seconds(1));
-    watched = session.client().WatchJob(name, next_event,
-                                        [&](const v1::JobEvent& event) {
-                                          next_event = event.number() + 1;
-                                          attempt = 0;
-                                          if (event.has_state())
-                                            job = event.state();
-                                          if (!session.json)
-                                            printer.Print(event);
-                                          return absl::OkStatus();
-                                        });
-    if (!absl::IsUnavailable(watched)) break;
-  }
-  if (!watched.ok()) return watched;
-  PrintJob(session, job);
-  return Outcome(job);
+  const InterruptNotice notice(absl::StrCat(
+      "\n", name, " goes on; `recurve watch ", name,
+      "` shows it again, `recurve pause` and `recurve cancel` stop it\n"));
+  const auto job = FollowJob(Hooks(session, name, options, printer), patience);
+  if (!job.ok()) return job.status();
+  PrintJob(session, *job);
+  return Outcome(*job);
+}
+
+void AddWatchOptions(CLI::App& command, WatchOptions& options) {
+  command
+      .add_option("--reconnect_for", options.reconnect_for,
+                  "how long to try again when the server is away: 90s, 10m, 1h")
+      ->capture_default_str()
+      ->check([](const std::string& text) -> std::string {
+        absl::Duration patience;
+        const bool valid = absl::ParseDuration(text, &patience) &&
+                           patience >= absl::ZeroDuration();
+        return valid ? "" : text + " is not a duration like 90s, 10m or 1h";
+      });
 }
 
 struct TrainOptions {
   std::string spec;
   std::string job_id;
   std::string request_id;
+  std::string owner;
+  int32_t priority = 0;
   bool watch = false;
+  WatchOptions watching;
 };
 
 absl::Status Train(Session& session, const TrainOptions& options) {
@@ -85,9 +107,11 @@ absl::Status Train(Session& session, const TrainOptions& options) {
   *request.mutable_spec() = *std::move(spec);
   request.set_job_id(options.job_id);
   request.set_request_id(options.request_id);
+  request.set_owner(options.owner);
+  request.set_priority(options.priority);
   const auto job = session.client().Train(request);
   if (!job.ok()) return job.status();
-  if (options.watch) return WatchToEnd(session, job->name());
+  if (options.watch) return WatchToEnd(session, job->name(), options.watching);
   PrintJob(session, *job);
   return absl::OkStatus();
 }
@@ -106,16 +130,25 @@ absl::Status Jobs(Session& session) {
   return absl::OkStatus();
 }
 
-absl::Status Cancel(Session& session, const std::string& name) {
-  const auto job = session.client().CancelJob(ResourceName("jobs", name));
-  if (!job.ok()) return job.status();
-  PrintJob(session, *job);
-  return absl::OkStatus();
+// A subcommand that changes one job by `call` and prints it.
+void AddChangeCommand(
+    CLI::App& app, Session& session, const std::string& command,
+    const std::string& description,
+    absl::StatusOr<v1::Job> (Client::*call)(const std::string& name)) {
+  const auto name = std::make_shared<std::string>();
+  AddCommand(app, session, command, description,
+             absl::StrCat("recurve ", command, " my-job"),
+             [&session, name, call] {
+               const auto job =
+                   (session.client().*call)(ResourceName("jobs", *name));
+               if (job.ok()) PrintJob(session, *job);
+               return job.status();
+             })
+      ->add_option("job", *name, "the job")
+      ->required();
 }
 
-}  // namespace
-
-void AddTrainingCommands(CLI::App& app, Session& session) {
+void AddTrainCommand(CLI::App& app, Session& session) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* train =
       AddCommand(app, session, "train", "Submits a training job.",
@@ -125,24 +158,42 @@ void AddTrainingCommands(CLI::App& app, Session& session) {
   train->add_option("--job_id", options->job_id, "name of the job");
   train->add_option("--request_id", options->request_id,
                     "the same id again returns the same job");
+  train->add_option("--owner", options->owner,
+                    "whose job it is: owners share the devices fairly");
+  train->add_option("--priority", options->priority,
+                    "-100 to 100: of jobs that wait, higher ones go first");
   train->add_flag("--watch", options->watch, "show its progress to the end");
+  AddWatchOptions(*train, options->watching);
+}
 
+void AddWatchCommand(CLI::App& app, Session& session) {
+  const auto name = std::make_shared<std::string>();
+  const auto options = std::make_shared<WatchOptions>();
+  CLI::App* watch = AddCommand(
+      app, session, "watch", "Shows a job's progress to its end.",
+      "recurve watch my-job", [&session, name, options] {
+        return WatchToEnd(session, ResourceName("jobs", *name), *options);
+      });
+  watch->add_option("job", *name, "the job")->required();
+  AddWatchOptions(*watch, *options);
+}
+
+}  // namespace
+
+void AddTrainingCommands(CLI::App& app, Session& session) {
+  AddTrainCommand(app, session);
   AddCommand(app, session, "jobs", "Lists the jobs.", "recurve jobs",
              [&session] { return Jobs(session); });
-
-  const auto name = std::make_shared<std::string>();
-  AddCommand(app, session, "watch", "Shows a job's progress to its end.",
-             "recurve watch my-job",
-             [&session, name] {
-               return WatchToEnd(session, ResourceName("jobs", *name));
-             })
-      ->add_option("job", *name, "the job")
-      ->required();
-  AddCommand(app, session, "cancel", "Stops a job at its next micro-batch.",
-             "recurve cancel my-job",
-             [&session, name] { return Cancel(session, *name); })
-      ->add_option("job", *name, "the job")
-      ->required();
+  AddWatchCommand(app, session);
+  AddChangeCommand(app, session, "pause",
+                   "Saves a job and stops it at its next micro-batch.",
+                   &Client::PauseJob);
+  AddChangeCommand(app, session, "resume",
+                   "Puts a paused job back into the queue.",
+                   &Client::ResumeJob);
+  AddChangeCommand(app, session, "cancel",
+                   "Stops a job for good at its next micro-batch.",
+                   &Client::CancelJob);
 }
 
 }  // namespace recurve::cli

@@ -171,6 +171,14 @@ class GrpcClient final : public Client {
     return Call<v1::Job>(*jobs_, &JobsStub::CancelJob,
                          Named<v1::CancelJobRequest>(name));
   }
+  absl::StatusOr<v1::Job> PauseJob(const std::string& name) override {
+    return Call<v1::Job>(*jobs_, &JobsStub::PauseJob,
+                         Named<v1::PauseJobRequest>(name));
+  }
+  absl::StatusOr<v1::Job> ResumeJob(const std::string& name) override {
+    return Call<v1::Job>(*jobs_, &JobsStub::ResumeJob,
+                         Named<v1::ResumeJobRequest>(name));
+  }
   absl::Status WatchJob(
       const std::string& name, int64_t first_event,
       const std::function<absl::Status(const v1::JobEvent&)>& sink) override {
@@ -199,6 +207,7 @@ class GrpcClient final : public Client {
     arguments.SetMaxSendMessageSize(options.max_message_bytes);
     arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
     return grpc::CreateCustomChannel(
         address, grpc::InsecureChannelCredentials(), arguments);
   }

@@ -32,8 +32,7 @@ class Client {
   };
 
   // Connects on first use, for two seconds at most; a server that is not there
-  // shows as Unavailable
-  // then.
+  // shows as Unavailable then.
   static std::unique_ptr<Client> Connect(const std::string& address,
                                          const Options& options);
   static std::unique_ptr<Client> Connect(const std::string& address) {
@@ -101,8 +100,11 @@ class Client {
   virtual absl::StatusOr<v1::Job> GetJob(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Job>> ListJobs() = 0;
   virtual absl::StatusOr<v1::Job> CancelJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::Job> PauseJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::Job> ResumeJob(const std::string& name) = 0;
   // Calls `sink` with each event from number `first_event` on, until the job
-  // has ended; an error from `sink` ends the call with it.
+  // has ended; an error from `sink` ends the call with it. Unavailable when the
+  // server stops: the events go on from the next number once it is back.
   virtual absl::Status WatchJob(
       const std::string& name, int64_t first_event,
       const std::function<absl::Status(const v1::JobEvent&)>& sink) = 0;
