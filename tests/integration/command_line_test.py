@@ -11,7 +11,8 @@ from tests.integration import recurve
 
 SUBCOMMANDS = [
     "models", "describe", "create", "import", "export", "delete", "datasets", "predict",
-    "evaluate", "generate", "train", "jobs", "watch", "cancel", "step", "devices", "health"]
+    "evaluate", "generate", "train", "jobs", "watch", "pause", "resume", "cancel", "step",
+    "devices", "health"]
 
 TOKENS_CONFIG = """
 input { token_embedding { vocabulary_size: 5 embedding_size: 4 } }
@@ -156,7 +157,9 @@ class CommandLineTest(unittest.TestCase):
             ("predict", "tokens", "--text", "abc", "--top_k", "2"),
             ("evaluate", "tokens", "--data", os.path.join(self.folder, "abc.txt")),
             ("generate", "tokens", "--prompt", "ab", "--length", "3"),
-            ("train", self.spec, "--job_id", "json"), ("watch", "json"), ("cancel", "json"),
+            ("train", self.spec, "--job_id", "json"), ("watch", "json"),
+            ("train", self.spec_with("max_steps: 2", "max_steps: 1000000000"), "--job_id", "long"),
+            ("pause", "long"), ("resume", "long"), ("cancel", "long"),
             ("step", "--spec", self.spec, "--steps", "1"), ("delete", "other")]
         self.assertEqual({check[0] for check in checks}, set(SUBCOMMANDS))
         for check in checks:
@@ -183,7 +186,7 @@ class CommandLineTest(unittest.TestCase):
                 ("delete", "absent"), ("predict", "absent", "--tokens", "1"),
                 ("evaluate", "absent", "--data", data),
                 ("generate", "absent", "--prompt", "a"), ("watch", "absent"),
-                ("cancel", "absent")]:
+                ("pause", "absent"), ("resume", "absent"), ("cancel", "absent")]:
             with self.subTest(arguments[0]):
                 self.expect_error("NOT_FOUND", ["absent"], *arguments)
         self.expect_error("NOT_FOUND", ["tokens/versions/9"], "describe", "tokens/versions/9")

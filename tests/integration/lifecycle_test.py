@@ -135,15 +135,17 @@ class LifecycleTest(unittest.TestCase):
         self.assertEqual(server.wait(), 0)
         self.assertEqual(server.run("models").returncode, 1)
 
-    def test_sigterm_cancels_a_job_and_tells_its_watcher(self):
+    def test_sigterm_puts_a_job_back_into_the_queue_and_tells_its_watcher(self):
         server = self.start()
-        watch = start_client(server, "train", self.write_spec(1000000), "--watch")
+        watch = start_client(server, "train", self.write_spec(1000000), "--watch",
+                             "--reconnect_for", "0s")
         recurve.wait_until(lambda: server.call("devices")["devices"][0]["rows"] > 0, 60,
                            "the job runs")
         server.terminate()
         _, errors = watch.communicate(timeout=60)
         self.assertEqual(watch.returncode, 1)
-        self.assertIn("shut down", errors)
+        self.assertIn("QUEUED: the server shut down", errors)
+        self.assertIn("UNAVAILABLE", errors)
         self.assertEqual(server.wait(), 0)
 
     def test_a_client_killed_while_it_uploads_leaves_nothing(self):
