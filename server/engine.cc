@@ -153,9 +153,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   options.max_read_bytes = config.max_dataset_bytes();
   options.max_uploads = config.max_streams();
   ASSIGN_OR_RETURN(auto datasets, DatasetStore::Open(options));
-  auto engine = std::unique_ptr<Engine>(new Engine(config, std::move(data_dir),
-                                                   specs, std::move(registry),
-                                                   std::move(datasets)));
+  ASSIGN_OR_RETURN(auto jobs,
+                   JobStore::Open(absl::StrCat(data_dir.path(), "/jobs.db")));
+  auto engine = std::unique_ptr<Engine>(
+      new Engine(config, std::move(data_dir), specs, std::move(registry),
+                 std::move(datasets), std::move(jobs)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
   RETURN_IF_ERROR(engine->job_runner.Start());
   return engine;
@@ -164,13 +166,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
 Engine::Engine(const ServerConfig& config, DirectoryLock lock,
                const std::vector<DeviceSpec>& specs,
                std::unique_ptr<Registry> given_registry,
-               std::unique_ptr<DatasetStore> given_datasets)
+               std::unique_ptr<DatasetStore> given_datasets,
+               std::unique_ptr<JobStore> given_jobs)
     : config(config),
       data_dir(std::move(lock)),
       upload_directory(absl::StrCat(data_dir.path(), "/uploads")),
       registry(std::move(given_registry)),
       datasets(std::move(given_datasets)),
-      jobs(NewMemoryJobStore()),
+      jobs(std::move(given_jobs)),
       devices(specs, CreateBackend, PoolOptions(config)),
       batches(devices, BatchOptions(config)),
       predictor(batches, PredictorOptions(config)),

@@ -66,7 +66,8 @@ class Engine {
   Engine(const ServerConfig& config, DirectoryLock data_dir,
          const std::vector<DeviceSpec>& specs,
          std::unique_ptr<Registry> registry,
-         std::unique_ptr<DatasetStore> datasets);
+         std::unique_ptr<DatasetStore> datasets,
+         std::unique_ptr<JobStore> jobs);
 };
 
 }  // namespace recurve::server

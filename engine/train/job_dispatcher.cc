@@ -49,20 +49,6 @@ std::string Count(int64_t count, absl::string_view verb,
                     : absl::StrCat(count, " jobs ", verbs);
 }
 
-// Oldest first.
-absl::StatusOr<std::vector<Job>> UnfinishedJobs(const JobStore& store) {
-  std::vector<Job> jobs;
-  std::string token;
-  do {
-    ASSIGN_OR_RETURN(JobPage page, store.List(JobStore::kMaxPageSize, token));
-    for (Job& job : page.jobs) {
-      if (!HasEnded(job.state)) jobs.push_back(std::move(job));
-    }
-    token = page.next_page_token;
-  } while (!token.empty());
-  return std::vector<Job>(jobs.rbegin(), jobs.rend());
-}
-
 }  // namespace
 
 // The store has the states, entries_ what follows from them. Only Change and
@@ -143,7 +129,7 @@ class JobDispatcher::Impl {
 absl::Status JobDispatcher::Impl::Start() {
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const std::vector<Job> jobs, UnfinishedJobs(jobs_));
+    ASSIGN_OR_RETURN(const std::vector<Job> jobs, jobs_.Unfinished());
     for (const Job& job : jobs) {
       AddEntry(job);
       use_.Add(job.owner, DeviceSeconds(job), absl::Now());

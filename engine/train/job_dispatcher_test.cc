@@ -162,7 +162,7 @@ class JobDispatcherTest : public ::testing::Test {
   }
 
   JobDispatcher::Options options_;
-  std::unique_ptr<JobStore> jobs_ = NewMemoryJobStore();
+  std::unique_ptr<JobStore> jobs_ = *JobStore::Open(":memory:");
   ScriptedRuns runs_{*jobs_};
   std::unique_ptr<JobDispatcher> dispatcher_;
   absl::Status refusal_;

@@ -145,7 +145,7 @@ class JobRunnerTest : public ::testing::Test {
   JobRunner::Options options_;
   DevicePool devices_;
   std::unique_ptr<DatasetStore> store_;
-  std::unique_ptr<JobStore> jobs_ = NewMemoryJobStore();
+  std::unique_ptr<JobStore> jobs_ = *JobStore::Open(":memory:");
   FakeModelExchange models_;
   HeldOutEvaluator evaluate_;
   std::unique_ptr<JobRunner> runner_;

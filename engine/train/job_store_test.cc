@@ -1,6 +1,7 @@
 #include "engine/train/job_store.h"
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -50,7 +51,7 @@ class JobStoreTest : public ::testing::Test {
     return metrics;
   }
 
-  std::unique_ptr<JobStore> store_ = NewMemoryJobStore();
+  std::unique_ptr<JobStore> store_ = *JobStore::Open(":memory:");
 };
 
 TEST_F(JobStoreTest, ANewJobIsQueuedAndThatIsEventZero) {
@@ -95,7 +96,7 @@ TEST_F(JobStoreTest, ARequestIdMakesOneJob) {
 TEST_F(JobStoreTest, KeepsNoMoreThanItMay) {
   JobStoreLimits limits;
   limits.max_jobs = 2;
-  store_ = NewMemoryJobStore(limits);
+  store_ = *JobStore::Open(":memory:", limits);
   Create("a", "request");
   Create("b");
   EXPECT_EQ(Error("c", "", Spec()).code(),
@@ -197,7 +198,7 @@ TEST_F(JobStoreTest, EventsComeInPiecesFromAnyNumber) {
 TEST_F(JobStoreTest, BeyondTheLimitOnlyStatesAreKept) {
   JobStoreLimits limits;
   limits.max_events_per_job = 4;
-  store_ = NewMemoryJobStore(limits);
+  store_ = *JobStore::Open(":memory:", limits);
   Create("a");
   for (int i = 1; i <= 10; ++i) {
     ASSERT_TRUE(store_->Report("a", Metrics(i, 0), {}).ok());
@@ -298,6 +299,19 @@ TEST_F(JobStoreTest, WaitsForEventsAndForTheEnd) {
             kCancelled);
   EXPECT_FALSE(*WaitForEvent(*store_, "a", 3, absl::InfiniteFuture()));
   later.join();
+}
+
+TEST_F(JobStoreTest, AChangeOfNumbersIsNoEvent) {
+  Create("a");
+  int calls = 0;
+  auto subscription = store_->Subscribe("a", [&] { ++calls; });
+  EXPECT_EQ(store_->Change("a", [](Job& job) { job.max_steps = 5; })->max_steps,
+            5);
+  EXPECT_EQ(store_->Get("a")->max_steps, 5);
+  EXPECT_EQ(store_->Events("a", 0, 0)->size(), 1u);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(store_->Change("x", [](Job&) {}).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class ServiceTest : public testing::Test {
   // Until a device has done rows of whatever was asked for.
   void WaitForRows();
 
-  // Every regular file under data_dir but the lock.
+  // Every regular file under data_dir but the lock and the job records.
   std::vector<std::string> FilesOnDisk() const;
 
   ServerConfig config;

@@ -10,7 +10,8 @@ namespace recurve {
 // Installed while it lives, for the whole process. Each call is an operation of
 // `faults`; one that fails changes nothing, but that a Write has written the
 // first half of its bytes (so has one in which CallAt's function runs), and
-// Close has closed. Opening a folder to sync it is a call too.
+// Close has closed. Opening a folder to sync it is a call too. To be quick,
+// Fsync does nothing: the machine goes on, whatever becomes of the process.
 class FaultFileCalls final : public FileCalls {
  public:
   explicit FaultFileCalls(Faults& faults) : faults_(faults), scope_(*this) {}

@@ -14,7 +14,8 @@ namespace recurve {
 // deletion and mapping of shared memory is an operation of `faults`. One that
 // fails is SQLITE_FULL for a write with ENOSPC, else the operation's own
 // SQLITE_IOERR (SQLITE_CANTOPEN for opening); it changes nothing, but that a
-// write has written the first half of its bytes.
+// write has written the first half of its bytes. To be quick, syncs do nothing:
+// the machine goes on, whatever becomes of the process.
 class FaultSqliteVfs {
  public:
   explicit FaultSqliteVfs(Faults& faults);
