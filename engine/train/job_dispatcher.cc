@@ -93,6 +93,8 @@ class JobDispatcher::Impl {
   // Does what follows from the state that Change has given to a job.
   void Follow(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // What keeps the first of the queue from running.
+  std::string Obstacle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::string> WaitingInOrder() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   OwnerShares Shares() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -119,6 +121,8 @@ class JobDispatcher::Impl {
   std::array<int64_t, 3> counts_ ABSL_GUARDED_BY(mutex_) = {};
   int64_t next_order_ ABSL_GUARDED_BY(mutex_) = 0;
   UseMeter use_ ABSL_GUARDED_BY(mutex_);
+  // Of the last attempt to begin a job.
+  absl::Status begin_error_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Mutex join_mutex_;
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(join_mutex_);
@@ -170,6 +174,7 @@ void JobDispatcher::Impl::RunJobs() {
 bool JobDispatcher::Impl::RunNext() {
   const std::string id = WaitingInOrder().front();
   const auto job = Begin(id);
+  begin_error_ = job.status();
   if (!job.ok()) {
     // Should the record not be QUEUED, that is put right first.
     const auto kept = jobs_.Get(id);
@@ -314,10 +319,19 @@ absl::Status JobDispatcher::Impl::CheckRoom() const {
       absl::StrCat(queued, " jobs are queued, the most there can be"));
 }
 
+std::string JobDispatcher::Impl::Obstacle() const {
+  if (!begin_error_.ok()) {
+    return absl::StrCat("no job can begin: ", begin_error_.ToString());
+  }
+  return absl::StrCat(Count(CountOf(Where::kRuns), "runs", "run"),
+                      ", the most there can be (--max_running_jobs)");
+}
+
 void JobDispatcher::Impl::Explain(absl::Span<Job> jobs) const {
   absl::MutexLock lock(&mutex_);
-  const int64_t running = CountOf(Where::kRuns);
-  if (shut_down_ || running < options_.max_running) return;
+  // With a place free, the wait is over as soon as it is looked at.
+  const bool free = CountOf(Where::kRuns) < options_.max_running;
+  if (shut_down_ || (free && begin_error_.ok())) return;
   std::map<std::string, int64_t> ahead;
   for (const std::string& id : WaitingInOrder()) {
     ahead.emplace(id, static_cast<int64_t>(ahead.size()));
@@ -326,8 +340,7 @@ void JobDispatcher::Impl::Explain(absl::Span<Job> jobs) const {
     const auto at = ahead.find(job.id);
     if (job.state != JobState::kQueued || at == ahead.end()) continue;
     absl::StrAppend(&job.cause, job.cause.empty() ? "" : "; ",
-                    "waiting: ", Count(running, "runs", "run"),
-                    ", the most there can be (--max_running_jobs); ",
+                    "waiting: ", Obstacle(), "; ",
                     Count(at->second, "is ahead", "are ahead"));
   }
 }

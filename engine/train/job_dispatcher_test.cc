@@ -1,6 +1,8 @@
 #include "engine/train/job_dispatcher.h"
 
+#include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "engine/base/testing/fault_sqlite_vfs.h"
+#include "engine/base/testing/faults.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -23,6 +27,7 @@ namespace {
 
 using enum JobState;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
@@ -426,6 +431,44 @@ TEST_F(JobDispatcherTest, TakesUpWhatACrashLeft) {
   runs_.Succeed("2-validating");
   EXPECT_THAT(runs_.Started(3),
               ElementsAre("1-queued", "2-validating", "3-running"));
+}
+
+TEST_F(JobDispatcherTest, OnAFullDiskJobsWaitAndSayWhy) {
+  Faults faults;
+  FaultSqliteVfs vfs(faults);
+  const std::string path = ::testing::TempDir() + "/full_disk.db";
+  std::filesystem::remove(path);
+  auto jobs = *JobStore::Open(path);
+  ScriptedRuns runs(*jobs);
+  options_.retry_delay = absl::Milliseconds(1);
+  JobDispatcher dispatcher(options_, *jobs,
+                           [&runs](const Job& job, JobControl& control) {
+                             runs.Execute(job, control);
+                           });
+  ASSERT_TRUE(dispatcher.Start().ok());
+  ASSERT_TRUE(dispatcher.Submit(Request("first")).ok());
+  ASSERT_TRUE(dispatcher.Submit(Request("second")).ok());
+  runs.Started(1);
+  runs.End("first", [&] {
+    runs.Set("first", kSucceeded);
+    faults.FailAt(1, ENOSPC, Faults::kFromThen);
+  });
+  Job second;
+  second.id = "second";
+  for (int i = 0;
+       i < 60'000 && second.cause.find("no job can begin") == std::string::npos;
+       ++i) {
+    absl::SleepFor(absl::Milliseconds(1));
+    second.cause.clear();
+    dispatcher.Explain(absl::MakeSpan(&second, 1));
+  }
+  EXPECT_THAT(second.cause, HasSubstr("waiting: no job can begin: "
+                                      "RESOURCE_EXHAUSTED"));
+  faults.Disarm();
+  EXPECT_THAT(runs.Started(2), ElementsAre("first", "second"));
+  runs.Succeed("second");
+  EXPECT_EQ(WaitForEnd(*jobs, "second", absl::Now() + kPatience)->state,
+            kSucceeded);
 }
 
 // Clients that pause, resume and cancel the same jobs at once while runs begin

@@ -239,6 +239,41 @@ TEST_F(JobsTest, AServerThatDrainsSendsItsWatchersToTheNextOne) {
   EXPECT_EQ(events.back().state().state(), v1::Job::QUEUED);
 }
 
+TEST_F(JobsTest, AWatchGoesOnWithTheNextEventOverARestart) {
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  for (int restart = 0; restart < 2; ++restart) {
+    std::vector<v1::JobEvent> seen;
+    absl::Notification begun;
+    std::thread watcher([&] {
+      EXPECT_EQ(Watch(job.name(), 0, &seen, &begun).error_code(),
+                StatusCode::UNAVAILABLE);
+    });
+    begun.WaitForNotification();
+    server_->Drain(absl::Seconds(30));
+    watcher.join();
+    Start();
+    std::vector<v1::JobEvent> rest;
+    std::thread next([&] {
+      Watch(job.name(), static_cast<int64_t>(seen.size()), &rest, nullptr);
+    });
+    for (int i = 0; i < 1000 && GetJob(job.name()).runs() < restart + 2; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (restart == 1) ExpectOk(Cancel(job.name(), &job));
+    server_->Drain(absl::Seconds(30));
+    next.join();
+    ASSERT_FALSE(rest.empty());
+    seen.insert(seen.end(), rest.begin(), rest.end());
+    for (size_t i = 0; i < seen.size(); ++i) {
+      ASSERT_EQ(seen[i].number(), static_cast<int64_t>(i));
+    }
+    Start();
+  }
+  EXPECT_EQ(GetJob(job.name()).state(), v1::Job::CANCELLED);
+}
+
 TEST_F(JobsTest, PausesAndResumes) {
   UploadText();
   v1::Job job;
