@@ -1,18 +1,20 @@
 #include "engine/train/job_execution.h"
 
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "engine/train/checkpoint_folder.h"
+#include "engine/train/job_owner.h"
+#include "engine/train/job_reporter.h"
+#include "engine/train/train_spec.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_loop.h"
 #include "kernels/status.h"
@@ -22,97 +24,199 @@ namespace {
 
 constexpr absl::string_view kStopCause = "the server shut down";
 
+// How a run ends in the store.
+struct Outcome {
+  JobState state = JobState::kFailed;
+  std::string cause;
+  std::function<void(Job&)> change;
+};
+
 class Execution {
  public:
   Execution(const JobEnvironment& environment, const Job& job,
             JobControl& control)
       : environment_(environment),
-        id_(job.id),
-        spec_(job.spec),
-        control_(control) {}
+        job_(job),
+        spec_(job_.spec),
+        control_(control),
+        folder_(absl::StrCat(environment.directory, "/", job.id)),
+        reporter_(environment.jobs, job_, folder_, control,
+                  environment.retry_delay) {}
 
-  absl::Status Run();
+  // SUCCEEDED with all that goes with it; errors as they come.
+  absl::StatusOr<Outcome> Run();
+  // Once the store has the end of the job.
+  void CleanUp(JobState state);
 
  private:
-  absl::Status CheckCancelled() const;
-  absl::Status Enter(JobState state, absl::string_view cause,
-                     const std::function<void(Job&)>& change);
-  // Trains to the end; EndReason of the loop.
-  absl::StatusOr<std::string> Train(TrainingRun& run, Trainer& trainer);
-  absl::StatusOr<std::optional<double>> Evaluate(const TrainingRun& run,
-                                                 const TrainableModel& trained);
+  absl::Status OpenFolder();
+  // The state to go on from; none: from the beginning.
+  absl::StatusOr<std::optional<LoopState>> LoadCheckpoint();
+  absl::StatusOr<TrainingRun> Prepare(const std::optional<LoopState>& last);
+  absl::Status CheckUnchanged(const TrainingRun& run,
+                              const std::optional<LoopState>& last) const;
+  absl::Status EnterRunning(const TrainingRun& run,
+                            const std::optional<LoopState>& last);
+  absl::StatusOr<Outcome> Train(TrainingRun& run,
+                                std::optional<LoopState> last);
+  absl::StatusOr<Outcome> TrainAndPublish(const TrainingRun& run,
+                                          Trainer& trainer, TrainingLoop& loop);
+  absl::Status CheckStopping() const;
 
   const JobEnvironment& environment_;
-  const std::string id_;
-  const v1::TrainSpec spec_;
+  const Job job_;
+  const v1::TrainSpec& spec_;
   JobControl& control_;
+  const std::string folder_;
+  JobReporter reporter_;
+  std::optional<CheckpointFolder> checkpoints_;
+  TrainableModel resumed_model_;  // of the last checkpoint
 };
 
-absl::Status Execution::CheckCancelled() const {
+absl::Status Execution::CheckStopping() const {
   return control_.stopping() ? absl::CancelledError("") : absl::OkStatus();
 }
 
-absl::Status Execution::Enter(JobState state, absl::string_view cause,
-                              const std::function<void(Job&)>& change) {
-  const absl::Status status =
-      environment_.jobs.SetState(id_, state, cause, change).status();
-  // Only a pause or a cancellation can have made the job leave its state.
-  if (absl::IsFailedPrecondition(status)) return absl::CancelledError("");
-  return status;
+absl::Status Execution::OpenFolder() {
+  ASSIGN_OR_RETURN(checkpoints_, CheckpointFolder::Open(
+                                     absl::StrCat(folder_, "/checkpoints")));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Execution::Train(TrainingRun& run,
-                                             Trainer& trainer) {
-  TrainingLoop loop(spec_, run.max_batches, *run.loader, trainer,
-                    [this](const JobMetrics& metrics,
-                           const std::vector<DeviceTime>& devices) {
-                      return environment_.jobs.Report(id_, metrics, devices);
-                    });
-  RETURN_IF_ERROR(loop.Run(control_.stopping()));
-  return loop.EndReason();
+absl::StatusOr<std::optional<LoopState>> Execution::LoadCheckpoint() {
+  std::vector<std::string> warnings;
+  auto checkpoint = checkpoints_->LoadNewest(&warnings);
+  std::optional<LoopState> last;
+  if (checkpoint.ok()) {
+    ASSIGN_OR_RETURN(resumed_model_.model,
+                     Model::Create(checkpoint->model_config));
+    resumed_model_.vocabulary = checkpoint->vocabulary;
+    resumed_model_.parameters = checkpoint->trainer.parameters;
+    ASSIGN_OR_RETURN(last, ToLoopState(*std::move(checkpoint)));
+  } else if (!absl::IsNotFound(checkpoint.status()) && !spec_.has_config() &&
+             spec_.from_version().empty()) {
+    // The newest version of the model may be another one by now.
+    return checkpoint.status();
+  }
+  RETURN_IF_ERROR(reporter_.Open(last ? last->progress.first_event() : 0));
+  for (const std::string& warning : warnings) {
+    RETURN_IF_ERROR(reporter_.Warn(warning));
+  }
+  return last;
 }
 
-absl::StatusOr<std::optional<double>> Execution::Evaluate(
-    const TrainingRun& run, const TrainableModel& trained) {
-  if (run.held_out == nullptr) return std::nullopt;
-  ASSIGN_OR_RETURN(
-      const JobEvaluation evaluation,
-      environment_.evaluate(trained, *run.held_out, control_.stopping()));
-  return evaluation.loss;
+absl::StatusOr<TrainingRun> Execution::Prepare(
+    const std::optional<LoopState>& last) {
+  if (last) {
+    return ResumeTrainingRun(
+        spec_, environment_.datasets, std::move(resumed_model_),
+        last->progress.data_sha256(), &control_.stopping());
+  }
+  return PrepareTrainingRun(spec_, environment_.datasets, environment_.models,
+                            environment_.max_parameters, &control_.stopping());
 }
 
-absl::Status Execution::Run() {
-  ASSIGN_OR_RETURN(
-      TrainingRun run,
-      PrepareTrainingRun(spec_, environment_.datasets, environment_.models,
-                         environment_.max_parameters));
-  RETURN_IF_ERROR(CheckCancelled());
+absl::Status Execution::CheckUnchanged(
+    const TrainingRun& run, const std::optional<LoopState>& last) const {
+  RETURN_IF_ERROR(CheckSameData("data", job_.data_sha256, run.data_sha256));
+  if (!last) return absl::OkStatus();
+  return CheckSameData("validation.source", last->progress.validation_sha256(),
+                       run.validation_sha256);
+}
+
+absl::Status Execution::EnterRunning(const TrainingRun& run,
+                                     const std::optional<LoopState>& last) {
+  const std::string cause =
+      last ? absl::StrCat("goes on from step ", last->trainer.step) : "";
+  const absl::Status status = reporter_
+                                  .SetState(JobState::kRunning, cause,
+                                            [&](Job& job) {
+                                              job.max_steps =
+                                                  run.max_batches.value_or(0) /
+                                                  AccumulationSteps(spec_);
+                                              job.data_sha256 = run.data_sha256;
+                                            })
+                                  .status();
+  // Only a request to stop can have made the job leave its state.
+  return absl::IsFailedPrecondition(status) ? absl::CancelledError("") : status;
+}
+
+absl::StatusOr<Outcome> Execution::Run() {
+  RETURN_IF_ERROR(OpenFolder());
+  ASSIGN_OR_RETURN(std::optional<LoopState> last, LoadCheckpoint());
+  ASSIGN_OR_RETURN(TrainingRun run, Prepare(last));
+  RETURN_IF_ERROR(CheckUnchanged(run, last));
+  return Train(run, std::move(last));
+}
+
+absl::StatusOr<Outcome> Execution::Train(TrainingRun& run,
+                                         std::optional<LoopState> last) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
       Trainer::Create(environment_.devices, run.start.model,
                       std::move(run.start.parameters), spec_.trainer()));
-  RETURN_IF_ERROR(Enter(JobState::kRunning, "", [&](Job& job) {
-    const int64_t accumulation = trainer->config().accumulation_steps();
-    job.max_steps = run.max_batches.value_or(0) / accumulation;
-  }));
-  ASSIGN_OR_RETURN(const std::string reason, Train(run, *trainer));
-
-  TrainableModel trained = run.start;
-  ASSIGN_OR_RETURN(trained.parameters, trainer->Parameters());
-  ASSIGN_OR_RETURN(const std::optional<double> held_out_loss,
-                   Evaluate(run, trained));
-  RETURN_IF_ERROR(CheckCancelled());
-  ASSIGN_OR_RETURN(const std::string version,
-                   environment_.models.Publish(spec_.model(), trained,
-                                               absl::StrCat("jobs/", id_),
-                                               absl::StrCat("jobs/", id_)));
-  return Enter(JobState::kSucceeded, reason, [&](Job& job) {
-    job.held_out_loss = held_out_loss;
-    job.model_version = version;
-  });
+  JobOwner owner({run, environment_.evaluate, *checkpoints_,
+                  KeepLastCheckpoints(spec_), reporter_, control_,
+                  environment_.clock});
+  TrainingLoop loop(spec_, run.max_batches, *run.loader, *trainer, owner,
+                    environment_.clock);
+  RETURN_IF_ERROR(EnterRunning(run, last));
+  if (last) {
+    RETURN_IF_ERROR(loop.Resume(*std::move(last)));
+  } else {
+    loop.progress().set_data_sha256(run.data_sha256);
+    loop.progress().set_validation_sha256(run.validation_sha256);
+    // From here on neither the registry nor the seed is asked again.
+    RETURN_IF_ERROR(loop.Save());
+  }
+  auto outcome = TrainAndPublish(run, *trainer, loop);
+  const bool goes_on = control_.requested() == StopRequest::kPause ||
+                       control_.requested() == StopRequest::kShutdown;
+  if (absl::IsCancelled(outcome.status()) && goes_on) {
+    RETURN_IF_ERROR(loop.Save());
+  }
+  return outcome;
 }
 
-absl::Status RunWithoutExceptions(Execution& execution) {
+absl::StatusOr<Outcome> Execution::TrainAndPublish(const TrainingRun& run,
+                                                   Trainer& trainer,
+                                                   TrainingLoop& loop) {
+  RETURN_IF_ERROR(loop.Run(control_.stopping()));
+  TrainableModel trained{run.start.model, run.start.vocabulary, {}};
+  const v1::TrainSpec::Publish publish = PublishedWeights(spec_);
+  if (publish == v1::TrainSpec::BEST) {
+    trained.parameters = loop.best_parameters();
+  } else {
+    ASSIGN_OR_RETURN(trained.parameters, trainer.Parameters());
+  }
+  std::optional<double> held_out_loss;
+  if (run.held_out != nullptr) {
+    ASSIGN_OR_RETURN(
+        const JobEvaluation evaluation,
+        environment_.evaluate(trained, *run.held_out, control_.stopping()));
+    held_out_loss = evaluation.loss;
+  }
+  RETURN_IF_ERROR(CheckStopping());
+  std::string version;
+  if (publish != v1::TrainSpec::NONE) {
+    const std::string name = absl::StrCat("jobs/", job_.id);
+    // Once for the job, however often its end is run.
+    ASSIGN_OR_RETURN(version, environment_.models.Publish(spec_.model(),
+                                                          trained, name, name));
+  }
+  return Outcome{JobState::kSucceeded, loop.EndReason(),
+                 [held_out_loss, version](Job& job) {
+                   job.held_out_loss = held_out_loss;
+                   job.model_version = version;
+                 }};
+}
+
+void Execution::CleanUp(JobState state) {
+  reporter_.SyncFiles();
+  if (HasEnded(state) && checkpoints_) checkpoints_->Prune(1);
+}
+
+absl::StatusOr<Outcome> RunWithoutExceptions(Execution& execution) {
   try {
     return execution.Run();
   } catch (const std::bad_alloc&) {
@@ -124,30 +228,30 @@ absl::Status RunWithoutExceptions(Execution& execution) {
 
 // What a run leaves that did not succeed: after a stop what the record says
 // that the stop was for, which a request may change at any time.
-absl::Status RecordEnd(JobStore& jobs, const std::string& id,
-                       const absl::Status& status) {
-  ASSIGN_OR_RETURN(const Job job, jobs.Get(id));
+Outcome WithoutSuccess(const Job& job, const absl::Status& status) {
   if (!absl::IsCancelled(status)) {
-    return jobs
-        .SetState(id, JobState::kFailed,
-                  status.ToString(absl::StatusToStringMode::kWithNoExtraData))
-        .status();
+    return {JobState::kFailed,
+            status.ToString(absl::StatusToStringMode::kWithNoExtraData),
+            nullptr};
   }
   const JobState state = AfterRestart(job.state);
-  if (state == job.state) return absl::OkStatus();
-  return jobs.SetState(id, state, job.cause.empty() ? kStopCause : job.cause)
-      .status();
+  return {state,
+          state == JobState::kQueued ? std::string(kStopCause) : job.cause,
+          nullptr};
 }
 
-void RecordEndPatiently(const JobEnvironment& environment,
-                        const std::string& id, const absl::Status& status,
-                        JobControl& control) {
-  while (true) {
-    const absl::Status recorded = RecordEnd(environment.jobs, id, status);
-    if (recorded.ok()) return;
-    if (absl::IsFailedPrecondition(recorded)) continue;  // it has changed
-    if (control.WaitForShutdown(environment.retry_delay)) return;
-  }
+// The state that the job has now.
+absl::StatusOr<JobState> TryToEnd(JobStore& jobs, const std::string& id,
+                                  const absl::StatusOr<Outcome>& result) {
+  ASSIGN_OR_RETURN(const Job job, jobs.Get(id));
+  const Outcome outcome =
+      result.ok() ? *result : WithoutSuccess(job, result.status());
+  // Resumed before its pause took effect, it is in the queue: the next run goes
+  // on from the last checkpoint, and publishes nothing twice.
+  if (!MayFollow(job.state, outcome.state)) return job.state;
+  RETURN_IF_ERROR(
+      jobs.SetState(id, outcome.state, outcome.cause, outcome.change).status());
+  return outcome.state;
 }
 
 }  // namespace
@@ -159,9 +263,16 @@ absl::Duration SteadyClock() {
 void ExecuteJob(const JobEnvironment& environment, const Job& job,
                 JobControl& control) {
   Execution execution(environment, job, control);
-  const absl::Status status = RunWithoutExceptions(execution);
-  if (status.ok()) return;
-  RecordEndPatiently(environment, job.id, status, control);
+  const absl::StatusOr<Outcome> result = RunWithoutExceptions(execution);
+  while (true) {
+    const auto state = TryToEnd(environment.jobs, job.id, result);
+    if (state.ok()) return execution.CleanUp(*state);
+    if (absl::IsNotFound(state.status())) return;
+    // The job was told to stop just now: it has another state.
+    if (absl::IsFailedPrecondition(state.status())) continue;
+    // A full disk may have room again.
+    if (control.WaitForShutdown(environment.retry_delay)) return;
+  }
 }
 
 }  // namespace recurve

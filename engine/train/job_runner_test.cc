@@ -56,7 +56,8 @@ class JobRunnerTest : public ::testing::Test {
         ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(folder);
     DatasetStore::Options options;
-    options.directory = folder;
+    options.directory = folder + "/datasets";
+    options_.directory = folder + "/jobs";
     store_ = *DatasetStore::Open(options);
     auto upload = *store_->StartUpload("text", "");
     EXPECT_TRUE(upload->Append(Text()).ok());
@@ -118,7 +119,7 @@ class JobRunnerTest : public ::testing::Test {
   }
   // Until the job has reported something.
   void WaitUntilItTrains(const std::string& id) {
-    EXPECT_TRUE(*WaitForEvent(*jobs_, id, 3, absl::Now() + absl::Seconds(60)));
+    EXPECT_TRUE(*WaitForEvent(*jobs_, id, 4, absl::Now() + absl::Seconds(60)));
   }
   std::vector<JobState> States(const std::string& id) {
     std::vector<JobState> states;

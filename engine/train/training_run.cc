@@ -218,6 +218,7 @@ using StartFunction =
 absl::StatusOr<TrainingRun> Prepare(const v1::TrainSpec& spec,
                                     const DatasetStore& datasets,
                                     StartFunction start_from,
+                                    absl::string_view data_sha256,
                                     const std::atomic<bool>* cancelled) {
   RETURN_IF_ERROR(CheckTrainSpec(spec));
   ASSIGN_OR_RETURN(DataFiles files,
@@ -225,6 +226,7 @@ absl::StatusOr<TrainingRun> Prepare(const v1::TrainSpec& spec,
   RETURN_IF_ERROR(CheckCancelled(cancelled));
   TrainingRun run;
   run.data_sha256 = DataSha256(files);
+  RETURN_IF_ERROR(CheckSameData("data", data_sha256, run.data_sha256));
   RETURN_IF_ERROR(CheckCancelled(cancelled));
   ASSIGN_OR_RETURN(Start start, start_from(files));
   files = DataFiles();  // as large as the dataset
@@ -253,6 +255,14 @@ absl::Status CheckParameterCount(const Model& model, int64_t max_parameters) {
                    " parameters, the limit is ", max_parameters));
 }
 
+absl::Status CheckSameData(absl::string_view field, absl::string_view before,
+                           absl::string_view now) {
+  if (before.empty() || before == now) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      field, ": the dataset changed under the job: its sha256 was ", before,
+      " when the job began, now it is ", now));
+}
+
 absl::StatusOr<TrainingRun> PrepareTrainingRun(
     const v1::TrainSpec& spec, const DatasetStore& datasets,
     ModelExchange& models, int64_t max_parameters,
@@ -261,16 +271,17 @@ absl::StatusOr<TrainingRun> PrepareTrainingRun(
     return spec.has_config() ? StartNew(spec, files, max_parameters)
                              : StartFromVersion(spec, files, models);
   };
-  return Prepare(spec, datasets, start, cancelled);
+  return Prepare(spec, datasets, start, /*data_sha256=*/"", cancelled);
 }
 
 absl::StatusOr<TrainingRun> ResumeTrainingRun(
     const v1::TrainSpec& spec, const DatasetStore& datasets,
-    TrainableModel model, const std::atomic<bool>* cancelled) {
+    TrainableModel model, absl::string_view data_sha256,
+    const std::atomic<bool>* cancelled) {
   const auto start = [&](const DataFiles& files) {
     return StartFrom(std::move(model), spec, files);
   };
-  return Prepare(spec, datasets, start, cancelled);
+  return Prepare(spec, datasets, start, data_sha256, cancelled);
 }
 
 }  // namespace recurve

@@ -82,11 +82,17 @@ absl::StatusOr<TrainingRun> PrepareTrainingRun(
     ModelExchange& models, int64_t max_parameters,
     const std::atomic<bool>* cancelled = nullptr);
 
+// FailedPrecondition, with both checksums, where `before` is not empty and
+// differs.
+absl::Status CheckSameData(absl::string_view field, absl::string_view before,
+                           absl::string_view now);
+
 // The same for a run that was begun before, with this model, whatever the
-// registry now has.
+// registry now has; CheckSameData with the data that it was begun with.
 absl::StatusOr<TrainingRun> ResumeTrainingRun(
     const v1::TrainSpec& spec, const DatasetStore& datasets,
-    TrainableModel model, const std::atomic<bool>* cancelled = nullptr);
+    TrainableModel model, absl::string_view data_sha256,
+    const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace recurve
 
