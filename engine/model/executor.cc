@@ -7,6 +7,7 @@
 #include "engine/model/activations.h"
 #include "engine/model/loss.h"
 #include "engine/model/masks.h"
+#include "engine/model/not_finite_scan.h"
 #include "engine/model/passes.h"
 #include "engine/model/transfer.h"
 #include "engine/model/weights.h"
@@ -30,6 +31,8 @@ class Executor::Impl {
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
   absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
   absl::Status Backward(const BackwardArgs& args);
+  absl::StatusOr<std::vector<NotFiniteSequence>> FindNotFinite(
+      const Targets& targets);
 
  private:
   // What the arena holds.
@@ -180,6 +183,19 @@ absl::Status Executor::Impl::Backward(const BackwardArgs& args) {
   return DownloadTo(args.dstate_in, a_.dstate_in);
 }
 
+absl::StatusOr<std::vector<NotFiniteSequence>> Executor::Impl::FindNotFinite(
+    const Targets& targets) {
+  if (phase_ != Phase::kActivations) {
+    return absl::FailedPreconditionError(
+        "FindNotFinite needs a Forward not in inference mode");
+  }
+  RETURN_IF_ERROR(Loss(targets, /*want_gradient=*/false).status());
+  std::vector<int64_t> cu_seqlens(a_.num_sequences + 1);
+  RETURN_IF_ERROR(
+      Download<int64_t>(backend_, absl::MakeSpan(cu_seqlens), a_.cu_seqlens));
+  return ScanActivations(*model_, cu_seqlens, a_, backend_);
+}
+
 // Nothing if `host` is null.
 absl::Status Executor::Impl::DownloadTo(std::vector<float>* host,
                                         Matrix<float> from) {
@@ -215,6 +231,11 @@ absl::StatusOr<LossResult> Executor::Loss(const Targets& targets,
 
 absl::Status Executor::Backward(const BackwardArgs& args) {
   return impl_->Backward(args);
+}
+
+absl::StatusOr<std::vector<NotFiniteSequence>> Executor::FindNotFinite(
+    const Targets& targets) {
+  return impl_->FindNotFinite(targets);
 }
 
 const Model& Executor::model() const { return impl_->model(); }

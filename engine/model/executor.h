@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "engine/model/mode.h"
 #include "engine/model/model.h"
+#include "engine/model/places.h"
 #include "engine/model/sequence_batch.h"
 #include "kernels/backend.h"
 
@@ -99,6 +100,11 @@ class Executor {
   absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
   // Of the last Forward, once.
   absl::Status Backward(const BackwardArgs& args);
+
+  // Of the last Forward, in training: which sequences have a loss or a state
+  // after that is not finite, ascending, and where that begins.
+  absl::StatusOr<std::vector<NotFiniteSequence>> FindNotFinite(
+      const Targets& targets);
 
   const Model& model() const;
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/model/executor.h"
 #include "engine/model/sequence_batch.h"
@@ -13,8 +14,15 @@
 
 namespace recurve {
 
-// Shared by all devices: read by them all, except for states_after and losses,
-// in which each fills in its own part.
+// What has become of a micro-batch.
+enum class Outcome : char {
+  kNotDone,
+  kFinite,     // loss and states are
+  kNotFinite,  // loss or states are not
+};
+
+// Shared by all devices: read by them all, except for states_after, losses and
+// outcomes, in which each fills in its own part.
 struct CallWork {
   const SequenceBatch* batch = nullptr;
   const Targets* targets = nullptr;
@@ -30,6 +38,9 @@ struct CallWork {
   absl::Span<const int64_t> positions;  // [B]; empty = 0
   absl::Span<float> states_after;       // [B, state_size]; empty = not wanted
   absl::Span<LossResult> losses;        // one a micro-batch
+  absl::Span<Outcome> outcomes;         // one a micro-batch
+  // Set by the first device to meet something that is not finite; all stop.
+  std::atomic<bool>* not_finite = nullptr;
 
   // 0 where what has accumulated is all that the call is about.
   int64_t num_micro_batches() const {
@@ -44,6 +55,15 @@ struct UpdateWork {
   double learning_rate = 0;
   int64_t number = 0;  // of this update, from 1: skipped steps not counted
 };
+
+// Cancelled if the call has been.
+inline absl::Status CheckNotCancelled(const CallWork& work) {
+  if (work.cancelled == nullptr ||
+      !work.cancelled->load(std::memory_order_relaxed)) {
+    return absl::OkStatus();
+  }
+  return absl::CancelledError("the step was cancelled");
+}
 
 }  // namespace recurve
 

@@ -7,8 +7,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/model/not_finite_scan.h"
 #include "engine/schedule/gradient_tree.h"
-#include "engine/train/not_finite.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -21,11 +21,6 @@ auto AddTimeTo(double& ms) {
   return absl::MakeCleanup([&ms, start = absl::Now()] {
     ms += absl::ToDoubleMilliseconds(absl::Now() - start);
   });
-}
-
-bool IsCancelled(const CallWork& work) {
-  return work.cancelled != nullptr &&
-         work.cancelled->load(std::memory_order_relaxed);
 }
 
 // torch.nn.utils.clip_grad_norm_.
@@ -92,12 +87,13 @@ absl::Status DeviceReplica::Compute(const CallWork& work) {
   TreeFold fold(work.num_micro_batches());
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     if (i > mine.begin) worker_.ServeWaiting();
-    if (IsCancelled(work))
-      return absl::CancelledError("the step was cancelled");
+    RETURN_IF_ERROR(CheckNotCancelled(work));
+    if (*work.not_finite) return absl::OkStatus();
     const auto timing = AddTimeTo(compute_ms_);
     RETURN_IF_ERROR(ReserveGradients(partials_.size() + 1));
     partials_.push_back(gradients_[partials_.size()].data());
     RETURN_IF_ERROR(ComputeMicroBatch(work, i, partials_.back()));
+    if (work.outcomes[i] == Outcome::kNotFinite) return absl::OkStatus();
     for (int n = fold.Push({i, i + 1}); n > 0; --n) {
       const float* top = partials_.back();
       partials_.pop_back();
@@ -110,32 +106,18 @@ absl::Status DeviceReplica::Compute(const CallWork& work) {
 absl::Status DeviceReplica::ComputeMicroBatch(const CallWork& work,
                                               int64_t index, float* gradients) {
   const Range sequences = work.micro_batches[index];
-  CutMicroBatch(*model_, *work.batch, *work.targets, sequences, micro_batch_);
-  ForwardArgs forward;
-  forward.batch = &micro_batch_.batch;
-  forward.mode = Mode::kTraining;
-  if (!work.states.empty()) {
-    forward.state =
-        work.states.subspan(sequences.begin * model_->state_size(),
-                            sequences.size() * model_->state_size());
-  }
-  forward.random.seed = work.seed;
-  forward.random.step = static_cast<uint64_t>(work.step);
-  forward.random.accumulation = static_cast<uint32_t>(work.accumulation);
-  forward.random.first_sequence = sequences.begin;
-  if (!work.positions.empty()) {
-    forward.random.positions =
-        work.positions.subspan(sequences.begin, sequences.size());
-  }
-  ASSIGN_OR_RETURN(const ForwardResult result, executor_->Forward(forward));
-  RETURN_IF_ERROR(DownloadStates(sequences, result.state, work));
-
+  ASSIGN_OR_RETURN(const ForwardResult result, Forward(work, sequences));
+  ASSIGN_OR_RETURN(const bool states_are_finite,
+                   DownloadStates(sequences, result.state, work));
   ASSIGN_OR_RETURN(const LossResult loss,
                    executor_->Loss(micro_batch_.targets, true));
   work.losses[index] = loss;
-  if (!std::isfinite(loss.loss)) {
-    return NotFiniteError({work.step, "loss", "loss", {sequences.begin}});
+  if (!states_are_finite || !std::isfinite(loss.loss)) {
+    work.outcomes[index] = Outcome::kNotFinite;
+    *work.not_finite = true;
+    return absl::OkStatus();
   }
+  work.outcomes[index] = Outcome::kFinite;
   BackwardArgs backward;
   backward.gradients = gradients;
   RETURN_IF_ERROR(executor_->Backward(backward));
@@ -144,19 +126,23 @@ absl::Status DeviceReplica::ComputeMicroBatch(const CallWork& work,
   return absl::OkStatus();
 }
 
-absl::Status DeviceReplica::DownloadStates(Range sequences, Matrix<float> state,
-                                           const CallWork& work) {
-  if (work.states_after.empty()) return absl::OkStatus();
+absl::StatusOr<ForwardResult> DeviceReplica::Forward(const CallWork& work,
+                                                     Range sequences) {
+  CutMicroBatch(*model_, *work.batch, *work.targets, sequences, micro_batch_);
+  return executor_->Forward(
+      TrainingForward(*model_, work, sequences, micro_batch_));
+}
+
+// Whether they are finite.
+absl::StatusOr<bool> DeviceReplica::DownloadStates(Range sequences,
+                                                   Matrix<float> state,
+                                                   const CallWork& work) {
+  if (work.states_after.empty()) return true;
   float* host = work.states_after.data() + sequences.begin * state.cols;
-  if (state.stride == state.cols) {
-    return backend_.Download(host, state.data,
-                             state.rows * state.cols * kFloatBytes);
-  }
-  for (int64_t b = 0; b < state.rows; ++b) {
-    RETURN_IF_ERROR(backend_.Download(host + b * state.cols, state.row(b),
-                                      state.cols * kFloatBytes));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(backend_.Download(host, state.data,
+                                    state.rows * state.cols * kFloatBytes));
+  return std::all_of(host, host + state.rows * state.cols,
+                     [](float x) { return std::isfinite(x); });
 }
 
 // --- Sum, update ---
@@ -165,11 +151,12 @@ absl::Status DeviceReplica::Finish(const CallWork& work,
                                    const UpdateWork* update,
                                    Communicator& communicator) {
   began_update_ = false;
+  not_finite_in_sum_.reset();
   const absl::Status status = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(float* const shard_sum, SumOfCall(work, communicator));
     return update == nullptr
-               ? Stage(work, shard_sum)
-               : GatherAndUpdate(work, *update, shard_sum, communicator);
+               ? Stage(shard_sum)
+               : GatherAndUpdate(*update, shard_sum, communicator);
   }();
   if (!status.ok()) communicator.Abort(status);
   return status;
@@ -190,21 +177,30 @@ absl::StatusOr<float*> DeviceReplica::SumOfCall(const CallWork& work,
   return sum;
 }
 
-absl::Status DeviceReplica::Stage(const CallWork& work,
-                                  const float* shard_sum) {
+absl::Status DeviceReplica::Stage(const float* shard_sum) {
   const auto timing = AddTimeTo(exchange_ms_);
   const int64_t size = exchange_.shard().size();
   ASSIGN_OR_RETURN(const double squares,
                    backend_.SumOfSquares(shard_sum, size));
+  // No error, so that the other devices look at their shards too.
   if (!std::isfinite(squares)) {
-    return NotFiniteError({work.step, "gradient", "", {}});
+    return FoundInSum(shard_sum, exchange_.shard());
   }
   RETURN_IF_ERROR(staged_.Reserve(backend_, size));
   return backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes);
 }
 
-absl::Status DeviceReplica::GatherAndUpdate(const CallWork& work,
-                                            const UpdateWork& update,
+// `sum` has the numbers of this range of the parameters.
+absl::Status DeviceReplica::FoundInSum(const float* sum, Range range) {
+  ASSIGN_OR_RETURN(
+      const std::optional<int> place,
+      ScanGradients(*model_, backend_, sum, range.begin, range.end));
+  // Finite, but not once it is divided by its weight.
+  not_finite_in_sum_ = place.value_or(Places(*model_).loss());
+  return absl::OkStatus();
+}
+
+absl::Status DeviceReplica::GatherAndUpdate(const UpdateWork& update,
                                             const float* shard_sum,
                                             Communicator& communicator) {
   float* const sum = gradients_[0].data();
@@ -222,7 +218,8 @@ absl::Status DeviceReplica::GatherAndUpdate(const CallWork& work,
   args.learning_rate = static_cast<float>(update.learning_rate);
   args.step = update.number;
   if (!std::isfinite(gradient_norm_) || !std::isfinite(args.gradient_scale)) {
-    return NotFiniteError({work.step, "gradient", "", {}});
+    RETURN_IF_ERROR(FoundInSum(sum, {0, count()}));
+    return absl::FailedPreconditionError("the gradient is not finite");
   }
   // All devices have got here, or none goes on.
   RETURN_IF_ERROR(communicator.Barrier());

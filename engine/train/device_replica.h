@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "absl/types/span.h"
 #include "engine/model/executor.h"
 #include "engine/model/model.h"
+#include "engine/model/places.h"
 #include "engine/schedule/device.h"
 #include "engine/schedule/partition.h"
 #include "engine/train/call_work.h"
@@ -29,6 +31,9 @@
 
 namespace recurve {
 
+// What of a call is not finite: losses and states, or gradients.
+enum class NotFinitePart { kForward, kGradient };
+
 class DeviceReplica {
  public:
   // All on the device's thread, as all methods but Commit and the accessors.
@@ -39,17 +44,26 @@ class DeviceReplica {
       const TrainerState& start);
 
   // Forward, loss and backward of this rank's micro-batches; leaves the sums
-  // of its subtrees. Serves between micro-batches. FailedPrecondition for a
-  // loss that is not finite.
+  // of its subtrees. Serves between micro-batches. Stops, without an error, at
+  // the first loss or state that is not finite on any device: not_finite says
+  // so.
   absl::Status Compute(const CallWork& work);
 
   // Sums the gradients of the call over all devices, adds them to those of the
   // earlier calls of the optimizer step and, given `update`, updates the
   // weights. A call without micro-batches leaves the earlier sum as it is.
-  // FailedPrecondition for gradients that are not finite. After any error the
-  // communicator is aborted.
+  // Where their sum is not finite, not_finite_in_sum says so, with or without
+  // an error, and nothing has changed. After any error the communicator is
+  // aborted.
   absl::Status Finish(const CallWork& work, const UpdateWork* update,
                       Communicator& communicator);
+
+  // After a call that was not finite: its sequences of this rank that are to
+  // blame and where, ascending, no more micro-batches than it takes for
+  // kMaxNotFiniteSequences. kForward looks at micro-batches that are not known
+  // to be finite. What Compute and Finish have left is lost.
+  absl::StatusOr<std::vector<NotFiniteSequence>> Diagnose(const CallWork& work,
+                                                          NotFinitePart part);
 
   // After Finish without update, everywhere: its sum is now the accumulated
   // one. Any thread, while the device is not at work on this replica.
@@ -72,6 +86,9 @@ class DeviceReplica {
   double update_ms() const { return update_ms_; }
   // Of the mean gradient, before clipping.
   double gradient_norm() const { return gradient_norm_; }
+  // The place, first in backward order, where the last Finish met a sum that is
+  // not finite in what this device has of it.
+  std::optional<int> not_finite_in_sum() const { return not_finite_in_sum_; }
   // Whether the last Finish began to change the weights.
   bool began_update() const { return began_update_; }
 
@@ -84,15 +101,23 @@ class DeviceReplica {
   absl::Status ReserveGradients(int64_t count);
   absl::Status ComputeMicroBatch(const CallWork& work, int64_t index,
                                  float* gradients);
-  absl::Status DownloadStates(Range sequences, Matrix<float> state,
-                              const CallWork& work);
+  absl::StatusOr<ForwardResult> Forward(const CallWork& work, Range sequences);
+  absl::StatusOr<bool> DownloadStates(Range sequences, Matrix<float> state,
+                                      const CallWork& work);
   absl::StatusOr<float*> SumOfCall(const CallWork& work,
                                    Communicator& communicator);
-  absl::Status Stage(const CallWork& work, const float* shard_sum);
-  absl::Status GatherAndUpdate(const CallWork& work, const UpdateWork& update,
-                               const float* shard_sum,
+  absl::Status Stage(const float* shard_sum);
+  absl::Status GatherAndUpdate(const UpdateWork& update, const float* shard_sum,
                                Communicator& communicator);
   absl::Status Update(OptimizerArgs args);
+  absl::Status FoundInSum(const float* sum, Range range);
+
+  absl::Status DiagnoseForward(const CallWork& work, Range sequences,
+                               std::vector<NotFiniteSequence>& found);
+  absl::Status DiagnoseGradient(const CallWork& work, Range sequences,
+                                std::vector<NotFiniteSequence>& found);
+  absl::StatusOr<std::optional<int>> FirstInGradient(const CallWork& work,
+                                                     Range sequences);
 
   int64_t count() const { return model_->parameters().buffer_size(); }
 
@@ -123,6 +148,7 @@ class DeviceReplica {
   double exchange_ms_ = 0;
   double update_ms_ = 0;
   double gradient_norm_ = 0;
+  std::optional<int> not_finite_in_sum_;
   bool began_update_ = false;
 };
 

@@ -33,6 +33,26 @@ void CutMicroBatch(const Model& model, const SequenceBatch& batch,
   CopyRows(targets.weights, outputs, 1, part.targets.weights);
 }
 
+ForwardArgs TrainingForward(const Model& model, const CallWork& work,
+                            Range sequences, const MicroBatch& part) {
+  ForwardArgs forward;
+  forward.batch = &part.batch;
+  forward.mode = Mode::kTraining;
+  if (!work.states.empty()) {
+    forward.state = work.states.subspan(sequences.begin * model.state_size(),
+                                        sequences.size() * model.state_size());
+  }
+  forward.random.seed = work.seed;
+  forward.random.step = static_cast<uint64_t>(work.step);
+  forward.random.accumulation = static_cast<uint32_t>(work.accumulation);
+  forward.random.first_sequence = sequences.begin;
+  if (!work.positions.empty()) {
+    forward.random.positions =
+        work.positions.subspan(sequences.begin, sequences.size());
+  }
+  return forward;
+}
+
 double TotalWeight(const Model& model, const SequenceBatch& batch,
                    const Targets& targets) {
   const int64_t rows = model.pools() ? batch.num_sequences() : batch.num_rows();

@@ -11,21 +11,23 @@ namespace {
 
 constexpr char kPayload[] = "recurve/not-finite";
 
+// ", sequences 1, 4"
 std::string Sequences(const std::vector<int64_t>& sequences) {
-  return absl::StrCat(sequences.size() == 1 ? "sequence " : "sequences ",
-                      absl::StrJoin(sequences, ", "));
+  if (sequences.empty()) return "";
+  const bool all = sequences.size() < kMaxNotFiniteSequences;
+  return absl::StrCat(sequences.size() == 1 ? ", sequence " : ", sequences ",
+                      absl::StrJoin(sequences, ", "),
+                      all ? "" : " and perhaps more");
 }
 
 }  // namespace
 
 // The payload is four lines: step, what, layer, sequences.
 absl::Status NotFiniteError(const NotFinite& where) {
-  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-      "the ", where.what, " is not finite in optimizer step ", where.step,
-      ", first in ", where.layer, ", ", Sequences(where.sequences),
-      where.sequences.size() == kMaxNotFiniteSequences ? " and perhaps more"
-                                                       : "",
-      "; nothing was changed"));
+  absl::Status status = absl::FailedPreconditionError(
+      absl::StrCat("the ", where.what, " is not finite in optimizer step ",
+                   where.step, ", first in ", where.layer,
+                   Sequences(where.sequences), "; nothing was changed"));
   status.SetPayload(
       kPayload,
       absl::Cord(absl::StrCat(where.step, "\n", where.what, "\n", where.layer,

@@ -126,14 +126,14 @@ absl::StatusOr<CallStreams> StartStreams(const Model& model,
 
 void AdvanceStreams(const SequenceBatch& batch, const StreamUse& use,
                     const CallStreams& call, Streams& streams) {
-  streams.last.clear();
   const int64_t num_sequences = batch.num_sequences();
-  const int64_t state_size = call.states_after.size() / num_sequences;
-  for (int64_t b = 0; state_size > 0 && b < num_sequences; ++b) {
-    const auto state = call.states_after.begin() + b * state_size;
+  if (num_sequences > 0) streams.last.clear();
+  const bool kept = !call.states_after.empty();
+  for (int64_t b = 0; kept && b < num_sequences; ++b) {
+    const int64_t size = call.states_after.size() / num_sequences;
+    const auto state = call.states_after.begin() + b * size;
     const int64_t rows = batch.cu_seqlens[b + 1] - batch.cu_seqlens[b];
-    streams.last.push_back(
-        {call.positions[b] + rows, {state, state + state_size}});
+    streams.last.push_back({call.positions[b] + rows, {state, state + size}});
     if (!use.names.empty()) streams.named[use.names[b]] = streams.last.back();
   }
   for (const std::string& name : use.ended) streams.named.erase(name);

@@ -57,7 +57,8 @@ absl::StatusOr<CallStreams> StartStreams(const Model& model,
                                          const StreamUse& use,
                                          const Streams& streams);
 
-// After the call: its states are where its streams stand.
+// After the call: its states are where its streams stand. A call without
+// sequences only ends streams.
 void AdvanceStreams(const SequenceBatch& batch, const StreamUse& use,
                     const CallStreams& call, Streams& streams);
 

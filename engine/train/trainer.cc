@@ -9,6 +9,7 @@
 #include "engine/schedule/partition.h"
 #include "engine/train/device_gang.h"
 #include "engine/train/device_replica.h"
+#include "engine/train/diagnosis.h"
 #include "engine/train/learning_rate.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/trainer_config.h"
@@ -50,10 +51,12 @@ class Trainer::Impl {
   bool Updates(StepAction action) const;
   CallWork PlanCall(const SequenceBatch& batch, const Targets* targets) const;
   UpdateWork PlanUpdate(const StepCall& call, double total_weight) const;
+  absl::StatusOr<StepResult> TryStep(const StepCall& call);
   absl::Status Compute(const CallWork& work);
+  absl::Status Explain(const CallWork& work, NotFinitePart part);
   absl::Status Finish(const CallWork& work, const UpdateWork* update);
   StepResult Describe(const CallWork& work, const UpdateWork* update) const;
-  void Commit(const CallWork& work, bool updated, double weight);
+  void Commit(bool updated, double weight);
   void EndStep();
   void SetProgress(TrainerState state);
   int NumMoments() const {
@@ -99,6 +102,15 @@ absl::Status Trainer::Impl::CreateReplicas(std::vector<float> parameters) {
 // --- Step ---
 
 absl::StatusOr<StepResult> Trainer::Impl::Step(const StepCall& call) {
+  absl::StatusOr<StepResult> result = TryStep(call);
+  failed_streams_.clear();
+  if (GetNotFinite(result.status())) {
+    failed_streams_.assign(call.stream_ids.begin(), call.stream_ids.end());
+  }
+  return result;
+}
+
+absl::StatusOr<StepResult> Trainer::Impl::TryStep(const StepCall& call) {
   RETURN_IF_ERROR(broken_);
   RETURN_IF_ERROR(CheckCall(call));
   const SequenceBatch none;
@@ -110,11 +122,15 @@ absl::StatusOr<StepResult> Trainer::Impl::Step(const StepCall& call) {
 
   CallWork work = PlanCall(batch, call.targets);
   std::vector<LossResult> losses(work.num_micro_batches());
+  std::vector<Outcome> outcomes(work.num_micro_batches());
+  std::atomic<bool> not_finite = false;
   work.cancelled = call.cancelled;
   work.states = streams.states;
   work.positions = streams.positions;
   work.states_after = absl::MakeSpan(streams.states_after);
   work.losses = absl::MakeSpan(losses);
+  work.outcomes = absl::MakeSpan(outcomes);
+  work.not_finite = &not_finite;
   RETURN_IF_ERROR(Compute(work));
 
   double weight = 0;
@@ -125,7 +141,7 @@ absl::StatusOr<StepResult> Trainer::Impl::Step(const StepCall& call) {
   RETURN_IF_ERROR(Finish(work, updates ? &update : nullptr));
 
   AdvanceStreams(batch, use, streams, progress_.streams);
-  Commit(work, updates, weight);
+  Commit(updates, weight);
   return Describe(work, updates ? &update : nullptr);
 }
 
@@ -218,9 +234,17 @@ UpdateWork Trainer::Impl::PlanUpdate(const StepCall& call,
 }
 
 absl::Status Trainer::Impl::Compute(const CallWork& work) {
-  return RunGang(pool_, GangKind::kIndependent, [&](int rank, Backend&) {
-    return replicas_[rank]->Compute(work);
-  });
+  RETURN_IF_ERROR(RunGang(
+      pool_, GangKind::kIndependent,
+      [&](int rank, Backend&) { return replicas_[rank]->Compute(work); }));
+  return *work.not_finite ? Explain(work, NotFinitePart::kForward)
+                          : absl::OkStatus();
+}
+
+absl::Status Trainer::Impl::Explain(const CallWork& work, NotFinitePart part) {
+  ASSIGN_OR_RETURN(const NotFinite where,
+                   Diagnose(pool_, *model_, replicas_, work, part));
+  return NotFiniteError(where);
 }
 
 absl::Status Trainer::Impl::Finish(const CallWork& work,
@@ -229,11 +253,15 @@ absl::Status Trainer::Impl::Finish(const CallWork& work,
       RunGang(pool_, GangKind::kCollective, [&](int rank, Backend&) {
         return replicas_[rank]->Finish(work, update, *communicators_[rank]);
       });
+  const auto any = [&](const auto& is_so) {
+    return std::any_of(replicas_.begin(), replicas_.end(), is_so);
+  };
+  if (any([](const auto& r) { return r->not_finite_in_sum().has_value(); })) {
+    ResetCommunicators();
+    return Explain(work, NotFinitePart::kGradient);
+  }
   if (status.ok()) return status;
-  const bool weights_changed =
-      std::any_of(replicas_.begin(), replicas_.end(),
-                  [](const auto& replica) { return replica->began_update(); });
-  if (weights_changed) {
+  if (any([](const auto& r) { return r->began_update(); })) {
     broken_ = absl::InternalError(
         absl::StrCat("the trainer cannot go on: updating the weights failed "
                      "in optimizer step ",
@@ -244,12 +272,8 @@ absl::Status Trainer::Impl::Finish(const CallWork& work,
   return status;
 }
 
-void Trainer::Impl::Commit(const CallWork& work, bool updated, double weight) {
-  failed_streams_.clear();
-  if (updated) {
-    EndStep();
-    return;
-  }
+void Trainer::Impl::Commit(bool updated, double weight) {
+  if (updated) return EndStep();
   for (const auto& replica : replicas_) replica->Commit();
   accumulated_calls_ = ++progress_.accumulated_calls;
   progress_.accumulated_weight += weight;

@@ -1,8 +1,7 @@
 // What a trainer does when something goes wrong, or comes in between: errors of
-// a device, cancellation, numbers that are not finite, other work.
+// a device, cancellation, other work.
 #include <atomic>
 #include <functional>
-#include <limits>
 #include <map>
 #include <string>
 #include <thread>
@@ -234,81 +233,6 @@ TEST(TrainerFaults, BadBatchChangesNothing) {
     trainer.Step(call);
   }
   EXPECT_TRUE(SameBits(trainer.Parameters(), expected));
-}
-
-// --- Numbers that are not finite ---
-
-constexpr char kFeatureModel[] =
-    "input { features { size: 4 } } "
-    "blocks { qrnn { hidden_size: 4 output_gate: false } } "
-    "output { linear { size: 2 } } loss { kind: MEAN_SQUARED_ERROR }";
-constexpr char kFeatureConfig[] =
-    "optimizer { sgd {} } learning_rate { peak: 0.1 } micro_batch_rows: 4 "
-    "accumulation_steps: 2";
-
-// `bad_step` fails as the first and as the second call of an optimizer step,
-// and the weights come out as without it.
-void ExpectRefused(TestTrainer& trainer,
-                   const std::function<absl::Status()>& bad_step,
-                   const char* message) {
-  TestTrainer undisturbed("cpu:1", kFeatureModel, kFeatureConfig);
-  for (uint32_t i = 0; i < 4; ++i) {
-    const absl::Status status = bad_step();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("in optimizer step " + std::to_string(i / 2 + 1)));
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("nothing was changed"));
-    const Call call = RandomCall(trainer.model(), {3, 2, 4, 1}, i);
-    trainer.Step(call);
-    undisturbed.Step(call);
-  }
-  EXPECT_TRUE(SameBits(trainer.Parameters(), undisturbed.Parameters()));
-}
-
-TEST(TrainerNotFinite, LossNamesSequencesAndStep) {
-  TestTrainer trainer(kTwoDevices, kFeatureModel, kFeatureConfig);
-  Call bad = RandomCall(trainer.model(), {3, 2, 4, 1}, 9);
-  bad.targets.values[2 * 5] = 1e30f;  // row 5 is in sequence 2
-  ExpectRefused(
-      trainer, [&] { return trainer.TryStep(bad).status(); },
-      "the loss is not finite");
-}
-
-// Spoils a number of the gradient while it is told to.
-class SpoilingBackend : public ForwardingBackend {
- public:
-  SpoilingBackend(std::unique_ptr<Backend> to, const std::atomic<bool>& spoils)
-      : ForwardingBackend(std::move(to)), spoils_(spoils) {}
-
-  absl::Status LinearBackward(const LinearBackwardArgs<float>& args) override {
-    const absl::Status status = ForwardingBackend::LinearBackward(args);
-    if (spoils_) args.dweight.data[3] = std::numeric_limits<float>::infinity();
-    return status;
-  }
-
- private:
-  const std::atomic<bool>& spoils_;
-};
-
-TEST(TrainerNotFinite, GradientOfOneDeviceIsNotApplied) {
-  std::atomic<bool> spoils = false;
-  TestTrainer trainer(kTwoDevices, kFeatureModel, kFeatureConfig,
-                      [&](const DeviceSpec& spec) -> std::unique_ptr<Backend> {
-                        auto backend = CreateCpuBackend(spec.threads);
-                        if (spec.threads == 1) return backend;
-                        return std::make_unique<SpoilingBackend>(
-                            std::move(backend), spoils);
-                      });
-  const Call call = RandomCall(trainer.model(), {3, 2, 4, 1}, 9);
-  const auto bad_step = [&] {
-    spoils = true;
-    const absl::Status status = trainer.TryStep(call).status();
-    spoils = false;
-    return status;
-  };
-  ExpectRefused(trainer, bad_step, "the gradient ");
 }
 
 // --- Other work ---
