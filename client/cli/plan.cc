@@ -47,15 +47,34 @@ absl::StatusOr<PlanFile> ReadPlanFile(const std::string& path) {
       "version"));
 }
 
+// What training would take from the data.
+void FillSizes(const PlanOptions& options, v1::ModelConfig& config) {
+  v1::Input& input = *config.mutable_input();
+  if (input.has_token_embedding() &&
+      input.token_embedding().vocabulary_size() == 0) {
+    input.mutable_token_embedding()->set_vocabulary_size(
+        options.vocabulary_size);
+  }
+  if (input.has_features() && input.features().size() == 0) {
+    input.mutable_features()->set_size(options.feature_size);
+  }
+  if (config.output().has_linear() && config.output().linear().size() == 0) {
+    config.mutable_output()->mutable_linear()->set_size(
+        options.output_size > 0 ? options.output_size
+                                : input.token_embedding().vocabulary_size());
+  }
+}
+
 absl::StatusOr<std::shared_ptr<const Model>> MakeModel(
-    const v1::ModelConfig& config) {
+    const PlanOptions& options, v1::ModelConfig config) {
+  FillSizes(options, config);
   auto model = Model::Create(config);
   if (model.ok()) return model;
   return absl::Status(
       model.status().code(),
       absl::StrCat(model.status().message(),
-                   "; a plan needs sizes that training would take from the "
-                   "data"));
+                   "; --vocabulary_size, --feature_size and --output_size give "
+                   "sizes that training would take from the data"));
 }
 
 absl::StatusOr<bool> IsTraining(const PlanOptions& options, bool is_spec) {
@@ -158,7 +177,7 @@ std::string Budget(const DevicePlan& device) {
 
 absl::StatusOr<PlanReport> MakePlan(const PlanOptions& options) {
   ASSIGN_OR_RETURN(const PlanFile file, ReadPlanFile(options.file));
-  ASSIGN_OR_RETURN(const auto model, MakeModel(file.spec.config()));
+  ASSIGN_OR_RETURN(const auto model, MakeModel(options, file.spec.config()));
   ASSIGN_OR_RETURN(const auto specs, ParseDevices(options.devices));
   PlanReport report;
   ASSIGN_OR_RETURN(report.training, IsTraining(options, file.is_spec));

@@ -22,6 +22,11 @@ struct PlanOptions {
   // it; else 1024 rows, one sequence.
   int64_t rows = 0;
   int64_t sequences = 0;
+  // Sizes that the file leaves to the data (0 there). An output that is left to
+  // it too is as large as the vocabulary unless output_size says otherwise.
+  int32_t vocabulary_size = 0;
+  int32_t feature_size = 0;
+  int32_t output_size = 0;
   std::string devices = "cpu:1";  // as the server's --devices
 };
 

@@ -38,6 +38,11 @@ void AddPlanCommand(CLI::App& app, Session& session) {
   plan->add_option("--rows", options->rows,
                    "rows of a call in training, of a pass at inference");
   plan->add_option("--sequences", options->sequences, "sequences of the same");
+  plan->add_option("--vocabulary_size", options->vocabulary_size,
+                   "where the file leaves it to the data");
+  plan->add_option("--feature_size", options->feature_size, "the same");
+  plan->add_option("--output_size", options->output_size,
+                   "the same; else the vocabulary's");
   plan->add_option("--devices", options->devices, "as the server's --devices")
       ->capture_default_str();
 }

@@ -95,6 +95,23 @@ TEST(MakePlan, RefusesWhatTheServerWouldRefuse) {
                                          "that fits is "));
 }
 
+TEST(MakePlan, TakesSizesThatTheFileLeavesToTheData) {
+  PlanOptions options;
+  options.file = Write("config", kModel);
+  const MemoryPlan given = MakePlan(options)->devices[0].plan;
+  std::string open = kModel;
+  for (size_t at; (at = open.find("size: 64")) != std::string::npos;) {
+    open.replace(at, 8, "size: 0");
+  }
+  options.file = Write("open", open);
+  EXPECT_THAT(Message(MakePlan(options).status()),
+              HasSubstr("--vocabulary_size"));
+  options.vocabulary_size = 64;
+  EXPECT_EQ(MakePlan(options)->devices[0].plan, given);
+  options.output_size = 65;
+  EXPECT_GT(MakePlan(options)->devices[0].plan.weights, given.weights);
+}
+
 TEST(MakePlan, SaysWhatIsWrong) {
   PlanOptions options = SpecOptions();
   options.mode = "serving";
