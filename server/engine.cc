@@ -88,7 +88,6 @@ BatchRunner::Options BatchOptions(const ServerConfig& config) {
   BatchRunner::Options options;
   options.max_batch_rows = config.max_batch_rows();
   options.max_arena_bytes = config.max_arena_bytes();
-  options.max_models_per_device = config.max_models_per_device();
   return options;
 }
 
@@ -112,27 +111,30 @@ JobRunner::Options JobOptions(const ServerConfig& config) {
   return options;
 }
 
-HeldOutEvaluator HeldOut(const Evaluator& evaluator) {
-  return [&evaluator](const TrainableModel& model, const Dataset& data,
-                      const std::atomic<bool>& cancelled)
-             -> absl::StatusOr<JobEvaluation> {
-    CallControl control;
-    control.cancelled = {std::shared_ptr<void>(), &cancelled};  // not owned
-    TextOptions options;
-    if (std::holds_alternative<TextDataset>(data)) {
-      options.chunk_rows = kHeldOutChunkRows;
-      options.carry_state = !model.model->bidirectional();
-    }
-    ASSIGN_OR_RETURN(const Evaluation evaluation,
-                     evaluator.EvaluateDataset(
-                         ModelVersion::InMemory(model.model, model.parameters),
-                         data, options, control));
-    JobEvaluation result;
-    result.loss = evaluation.loss;
-    result.accuracy = evaluation.accuracy;
-    result.weight = evaluation.weight;
-    return result;
-  };
+HeldOutEvaluator HeldOut(const Evaluator& evaluator, BatchRunner& batches) {
+  return
+      [&evaluator, &batches](
+          const TrainableModel& model, const Dataset& data,
+          const std::atomic<bool>& cancelled) -> absl::StatusOr<JobEvaluation> {
+        CallControl control;
+        control.cancelled = {std::shared_ptr<void>(), &cancelled};  // not owned
+        TextOptions options;
+        if (std::holds_alternative<TextDataset>(data)) {
+          options.chunk_rows = kHeldOutChunkRows;
+          options.carry_state = !model.model->bidirectional();
+        }
+        const ModelHandle version =
+            ModelVersion::InMemory(model.model, model.parameters);
+        const absl::StatusOr<Evaluation> evaluation =
+            evaluator.EvaluateDataset(version, data, options, control);
+        batches.Drop(*version);
+        RETURN_IF_ERROR(evaluation.status());
+        JobEvaluation result;
+        result.loss = evaluation->loss;
+        result.accuracy = evaluation->accuracy;
+        result.weight = evaluation->weight;
+        return result;
+      };
 }
 
 }  // namespace
@@ -181,7 +183,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       models(*registry),
       trainers(config.max_trainers()),
       job_runner(JobOptions(config), devices, *jobs, *datasets, models,
-                 HeldOut(evaluator)),
+                 HeldOut(evaluator, batches)),
       calls(config.max_streams()),
       work("a work thread", config.work_threads(), config.max_queued_work()),
       io("an io thread", 2, config.max_streams()) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <limits>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -320,17 +319,12 @@ class DevicePool::Impl {
   int size() const { return static_cast<int>(workers_.size()); }
   DeviceWorker& device(int rank) { return *workers_[rank]; }
 
-  DeviceWorker& LeastLoaded() {
-    int best = 0;
-    int64_t least = std::numeric_limits<int64_t>::max();
-    for (int rank = 0; rank < size(); ++rank) {
-      const int64_t load = workers_[rank]->impl_->load();
-      if (load < least) {
-        least = load;
-        best = rank;
-      }
-    }
-    return *workers_[best];
+  std::vector<int> ByLoad(std::vector<int> ranks) const {
+    std::vector<int64_t> loads;  // of all, so that they do not change meanwhile
+    for (const auto& worker : workers_) loads.push_back(worker->impl_->load());
+    std::stable_sort(ranks.begin(), ranks.end(),
+                     [&](int a, int b) { return loads[a] < loads[b]; });
+    return ranks;
   }
 
   void EnqueueGang(bool together, GangTask task, std::function<void()> done) {
@@ -369,7 +363,9 @@ DevicePool::~DevicePool() = default;
 
 int DevicePool::size() const { return impl_->size(); }
 DeviceWorker& DevicePool::device(int rank) { return impl_->device(rank); }
-DeviceWorker& DevicePool::LeastLoaded() { return impl_->LeastLoaded(); }
+std::vector<int> DevicePool::ByLoad(std::vector<int> ranks) const {
+  return impl_->ByLoad(std::move(ranks));
+}
 void DevicePool::EnqueueGang(GangTask task, std::function<void()> done) {
   impl_->EnqueueGang(false, std::move(task), std::move(done));
 }

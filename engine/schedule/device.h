@@ -86,8 +86,8 @@ class DevicePool {
 
   int size() const;
   DeviceWorker& device(int rank);
-  // A device with the fewest tasks, waiting or running.
-  DeviceWorker& LeastLoaded();
+  // Those devices, the one with the fewest tasks, waiting or running, first.
+  std::vector<int> ByLoad(std::vector<int> ranks) const;
   // Enqueues task(rank, backend) as training work on every device, atomically:
   // all devices see gangs in one order. `done` runs once, after the last of
   // them, on that device's thread.

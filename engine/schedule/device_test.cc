@@ -309,17 +309,18 @@ TEST(DeviceWorker, TellsServingFromTraining) {
   EXPECT_LE(stats.busy_seconds, 1);
 }
 
-TEST(DevicePool, FindsTheLeastLoadedDevice) {
+TEST(DevicePool, OrdersDevicesByLoad) {
   absl::Notification go;
   DevicePool pool(Devices(3), Allocating);
   const auto wait = [&](Backend&) { go.WaitForNotification(); };
   pool.device(0).Enqueue(TaskClass::kTraining, wait);
   pool.device(0).Enqueue(TaskClass::kTraining, wait);
   pool.device(1).Enqueue(TaskClass::kTraining, wait);
-  EXPECT_EQ(pool.LeastLoaded().name(), "devices/2");
+  EXPECT_THAT(pool.ByLoad({0, 1, 2}), ElementsAre(2, 1, 0));
+  EXPECT_THAT(pool.ByLoad({0, 1}), ElementsAre(1, 0));
   pool.device(2).Enqueue(TaskClass::kTraining, wait);
   pool.device(2).Enqueue(TaskClass::kTraining, wait);
-  EXPECT_EQ(pool.LeastLoaded().name(), "devices/1");
+  EXPECT_THAT(pool.ByLoad({0, 1, 2}), ElementsAre(1, 0, 2));
   go.Notify();
 }
 
@@ -384,8 +385,8 @@ TEST(DevicePool, ConcurrentCollectivesAndServingDoNotDeadlock) {
     }
     threads.emplace_back([&] {
       for (int i = 0; i < kRounds; ++i) {
-        pool.LeastLoaded().Enqueue(TaskClass::kServing,
-                                   [&](Backend&) { ++served; });
+        pool.device(pool.ByLoad({0, 1, 2})[0])
+            .Enqueue(TaskClass::kServing, [&](Backend&) { ++served; });
       }
     });
     for (std::thread& thread : threads) thread.join();

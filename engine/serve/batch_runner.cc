@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/status.h"
@@ -58,18 +59,23 @@ absl::StatusOr<Matrix<const float>> OnHost(Backend& backend,
 
 }  // namespace
 
-// A run on its way. Chunks of different chains touch disjoint rows of `state`.
+// A run on its way. Its parts wait for memory, run, and end. Chunks of
+// different chains touch disjoint rows of `state`.
 class BatchRunner::Progress {
  public:
-  Progress(BatchRun given, std::vector<Chain> cut)
-      : run(std::move(given)), chains(std::move(cut)) {
+  Progress(BatchRun given, Plan made, int parts)
+      : run(std::move(given)), plan(std::move(made)), waiting_(parts) {
     const bool carries =
-        std::any_of(chains.begin(), chains.end(),
+        std::any_of(plan.chains.begin(), plan.chains.end(),
                     [](const Chain& chain) { return chain.size() > 1; });
     if (run.state.empty() && (carries || run.want_state)) {
       run.state.resize(run.batch.num_sequences() *
                        run.version->model->state_size());
     }
+  }
+
+  const Chunk& ChunkAt(Place place) const {
+    return plan.chains[place.chain][place.chunk];
   }
 
   // The chunk's part of the state, absent if all is zeros and stays unused.
@@ -88,21 +94,32 @@ class BatchRunner::Progress {
     absl::MutexLock lock(&mutex_);
     return status_;
   }
-
-  // The first of `count` places, one for each device that takes part.
-  void Begin(int count) {
+  // Whether a part that waits is still wanted.
+  bool HasWork() {
     absl::MutexLock lock(&mutex_);
-    active_ = count;
-    next_chain_ = count;
+    return HasWorkLocked();
   }
 
-  // Where the device goes on that did the chunk at `place` with this result;
-  // false if it is finished, `*last` if all are.
+  // The first place of a part that has its memory; false if there is nothing
+  // left for it.
+  bool Begin(Place& place) {
+    absl::MutexLock lock(&mutex_);
+    --waiting_;
+    if (!HasWorkLocked()) return false;
+    ++active_;
+    place = {next_chain_++, 0};
+    return true;
+  }
+
+  // Where the part goes on that did the chunk at `place` with this result;
+  // false if it is finished, `*last` if the run is.
   bool Advance(Place& place, const absl::Status& status, bool* last) {
     absl::MutexLock lock(&mutex_);
     status_.Update(status);
-    if (status_.ok() && ++place.chunk < chains[place.chain].size()) return true;
-    if (status_.ok() && next_chain_ < chains.size()) {
+    if (status_.ok() && ++place.chunk < plan.chains[place.chain].size()) {
+      return true;
+    }
+    if (HasWorkLocked()) {
       place = {next_chain_++, 0};
       return true;
     }
@@ -110,21 +127,35 @@ class BatchRunner::Progress {
     return false;
   }
 
+  // A part ends before it began; the others do its work. True if there are none
+  // and the run ends with this status.
+  bool GiveUp(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    --waiting_;
+    if (!HasWorkLocked() || active_ > 0 || waiting_ > 0) return false;
+    status_.Update(status);
+    return true;
+  }
+
   BatchRun run;
-  const std::vector<Chain> chains;
+  const Plan plan;
 
  private:
+  bool HasWorkLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return status_.ok() && next_chain_ < plan.chains.size();
+  }
+
   absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  int waiting_ ABSL_GUARDED_BY(mutex_);  // parts for memory
   int active_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t next_chain_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 BatchRunner::BatchRunner(DevicePool& devices, const Options& options)
-    : devices_(devices), options_(options) {
+    : devices_(devices), options_(options), lines_(devices.size()) {
   for (int rank = 0; rank < devices_.size(); ++rank) {
-    caches_.push_back(
-        std::make_unique<ExecutorCache>(options_.max_models_per_device));
+    caches_.push_back(std::make_unique<ExecutorCache>(devices_.device(rank)));
   }
 }
 
@@ -152,50 +183,103 @@ bool BatchRunner::CutsInTime(const Model& model) {
          pooling == v1::Output::POOLING_LAST;
 }
 
-absl::StatusOr<std::vector<Chain>> BatchRunner::Cut(const BatchRun& run) const {
+// --- What a run needs ---
+
+absl::StatusOr<BatchRunner::Plan> BatchRunner::MakePlan(
+    const BatchRun& run) const {
   const Model& model = *run.version->model;
   CutOptions options;
-  options.max_rows = options_.max_batch_rows;
+  options.max_rows = PassRows(*run.version);
   options.in_time = CutsInTime(model);
   options.call_rows = run.call_rows;
-  std::vector<Chain> chains = CutBatch(run.batch.cu_seqlens, options);
-  for (const Chain& chain : chains) {
-    const Chunk& first = chain[0];  // none of a chain is larger
-    const int64_t bytes = Executor::ArenaBytes(
-        model, Mode::kInference, first.num_rows, first.num_sequences);
-    if (bytes <= options_.max_arena_bytes) continue;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "sequence ", first.first_sequence, " has ", first.num_rows,
-        " rows, which this model cannot take in parts: they need ", bytes,
-        " bytes of activations, the limit is ", options_.max_arena_bytes));
+  Plan plan;
+  plan.chains = CutBatch(run.batch.cu_seqlens, options);
+
+  // Of any pass of whole rows, or of the longest sequence that is not cut.
+  plan.memory = InferencePlan(model, {options.max_rows, options.max_rows});
+  const Chunk* uncut = nullptr;
+  for (const Chain& chain : plan.chains) {
+    if (chain[0].num_rows <= options.max_rows) continue;
+    const MemoryPlan memory =
+        InferencePlan(model, {chain[0].num_rows, chain[0].num_sequences});
+    if (memory.total() <= plan.memory.total()) continue;
+    plan.memory = memory;
+    uncut = &chain[0];
   }
-  return chains;
+  plan.ranks = RanksFor(*run.version, plan.memory);
+  if (!plan.ranks.empty()) return plan;
+  const absl::Status status = TooLarge(*run.version, plan.memory);
+  if (uncut == nullptr) return status;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "sequence ", uncut->first_sequence, " has ", uncut->num_rows,
+      " rows, which this model cannot take in parts: ", status.message()));
 }
 
-int BatchRunner::PickDevice(int turn, int wanted) {
-  if (wanted == devices_.size()) return turn;
-  const DeviceWorker* least = &devices_.LeastLoaded();
-  for (int rank = 0; rank < devices_.size(); ++rank) {
-    if (&devices_.device(rank) == least) return rank;
+// The most rows, halving max_batch_rows, that some device could hold even if
+// each is a sequence of its own; 1 if none could.
+int64_t BatchRunner::PassRows(const ModelVersion& version) const {
+  for (int64_t rows = options_.max_batch_rows; rows > 1;
+       rows = (rows + 1) / 2) {
+    const MemoryPlan memory = InferencePlan(*version.model, {rows, rows});
+    if (!RanksFor(version, memory).empty()) return rows;
   }
-  return 0;
+  return 1;
 }
+
+std::vector<int> BatchRunner::RanksFor(const ModelVersion& version,
+                                       const MemoryPlan& memory) const {
+  std::vector<int> ranks;
+  if (memory.activations > options_.max_arena_bytes) return ranks;
+  for (int rank = 0; rank < devices_.size(); ++rank) {
+    const Ledger& ledger = devices_.device(rank).ledger();
+    if (ledger.CheckFitsBudget(MemoryOwner(version), memory).ok()) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// Of what no device holds.
+absl::Status BatchRunner::TooLarge(const ModelVersion& version,
+                                   const MemoryPlan& memory) const {
+  if (memory.activations > options_.max_arena_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(MemoryOwner(version), " needs ", memory.activations,
+                     " bytes of activations for a pass, the limit is ",
+                     options_.max_arena_bytes));
+  }
+  int largest = 0;
+  for (int rank = 1; rank < devices_.size(); ++rank) {
+    if (devices_.device(rank).ledger().budget_bytes() >
+        devices_.device(largest).ledger().budget_bytes()) {
+      largest = rank;
+    }
+  }
+  return devices_.device(largest).ledger().CheckFitsBudget(MemoryOwner(version),
+                                                           memory);
+}
+
+// --- A run's way ---
 
 void BatchRunner::Start(BatchRun run) {
-  auto chains = Cut(run);
-  if (!chains.ok()) return run.done(chains.status());
-  const int places = static_cast<int>(
-      std::min<size_t>(static_cast<size_t>(devices_.size()), chains->size()));
-  auto progress =
-      std::make_shared<Progress>(std::move(run), *std::move(chains));
-  progress->Begin(places);
+  absl::StatusOr<Plan> plan = MakePlan(run);
+  if (!plan.ok()) return run.done(plan.status());
+  std::vector<int> ranks = devices_.ByLoad(plan->ranks);
+  ranks.resize(std::min(ranks.size(), plan->chains.size()));
+  auto progress = std::make_shared<Progress>(std::move(run), *std::move(plan),
+                                             static_cast<int>(ranks.size()));
   {
     absl::MutexLock lock(&mutex_);
     ++running_;
     ++uses_[progress->run.version.get()].runs;
   }
-  for (int i = 0; i < places; ++i) {
-    Enqueue(progress, PickDevice(i, places), {static_cast<size_t>(i), 0});
+  for (const int rank : ranks) {
+    Part part;
+    part.progress = progress;
+    part.rank = rank;
+    devices_.device(rank).Enqueue(
+        TaskClass::kServing,
+        [this, part](Backend& backend) { Arrive(part, backend); });
   }
 }
 
@@ -211,47 +295,133 @@ absl::StatusOr<std::vector<float>> BatchRunner::RunAndWait(BatchRun run) {
   return result;
 }
 
+// Nobody overtakes those who wait, or a model that is always in use would keep
+// them out.
+void BatchRunner::Arrive(Part part, Backend& backend) {
+  bool waits;
+  {
+    absl::MutexLock lock(&mutex_);
+    waits = !lines_[part.rank].empty();
+  }
+  if (!waits) {
+    const Entry entry = TryEnter(part, backend);
+    if (entry == Entry::kIsGone) return;
+    if (entry == Entry::kBegins) return RunNext(std::move(part), backend);
+  }
+  part.since = absl::Now();
+  absl::MutexLock lock(&mutex_);
+  lines_[part.rank].push_back(std::move(part));
+}
+
+// Waits only where another model is in use: when that ends, AdmitWaiting looks
+// again.
+BatchRunner::Entry BatchRunner::TryEnter(Part& part, Backend& backend) {
+  Progress& progress = *part.progress;
+  ExecutorCache& cache = *caches_[part.rank];
+  if (absl::Status status = progress.Check(); !status.ok()) {
+    GiveUp(part, status);
+    return Entry::kIsGone;
+  }
+  const absl::StatusOr<ExecutorCache::Slot*> slot =
+      cache.Acquire(progress.run.version, progress.plan.memory, backend);
+  if (slot.ok()) {
+    part.slot = *slot;
+    if (progress.Begin(part.place)) return Entry::kBegins;
+    cache.Release(part.slot);
+    return Entry::kIsGone;
+  }
+  if (absl::IsResourceExhausted(slot.status()) && cache.AnyInUse()) {
+    part.reason = std::string(slot.status().message());
+    return Entry::kWaits;
+  }
+  GiveUp(part, slot.status());
+  return Entry::kIsGone;
+}
+
 // One chunk, then the next behind whatever else waits for the device, so that
 // a large batch holds nobody up for longer than a chunk.
-void BatchRunner::Enqueue(std::shared_ptr<Progress> progress, int rank,
-                          Place place) {
-  devices_.device(rank).Enqueue(
+void BatchRunner::RunNext(Part part, Backend& backend) {
+  Progress& progress = *part.progress;
+  absl::Status status = progress.Check();
+  if (status.ok()) status = RunChunk(part, backend);
+  bool last = false;
+  if (progress.Advance(part.place, status, &last)) {
+    EnqueueNext(part);
+  } else {
+    caches_[part.rank]->Release(part.slot);
+    if (last) Finish(progress);
+  }
+  AdmitWaiting(part.rank, backend);
+}
+
+void BatchRunner::EnqueueNext(Part part) {
+  devices_.device(part.rank).Enqueue(
       TaskClass::kServing,
-      [this, progress = std::move(progress), rank, place](Backend& backend) {
-        absl::Status status = progress->Check();
-        if (status.ok()) {
-          status =
-              RunChunk(*progress, rank,
-                       progress->chains[place.chain][place.chunk], backend);
-        }
-        Place next = place;
-        bool last = false;
-        if (progress->Advance(next, status, &last)) {
-          Enqueue(progress, rank, next);
-        } else if (last) {
-          Finish(*progress);
-        }
-      });
+      [this, part](Backend& backend) { RunNext(part, backend); });
 }
 
-// Models that are only kept ready take no memory from one that is wanted.
-absl::StatusOr<ForwardResult> BatchRunner::Forward(const ModelHandle& version,
-                                                   int rank,
-                                                   const ForwardArgs& args,
-                                                   Backend& backend) {
-  const auto try_once = [&]() -> absl::StatusOr<ForwardResult> {
-    ASSIGN_OR_RETURN(Executor* const executor,
-                     caches_[rank]->Get(version, backend));
-    return executor->Forward(args);
-  };
-  absl::StatusOr<ForwardResult> result = try_once();
-  if (!absl::IsResourceExhausted(result.status())) return result;
-  caches_[rank]->DropOthers(version);
-  return try_once();
+// In turn, as far as there is room.
+void BatchRunner::AdmitWaiting(int rank, Backend& backend) {
+  DropUnwanted(rank);
+  for (;;) {
+    Part first;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (lines_[rank].empty()) return;
+      first = lines_[rank].front();
+    }
+    const Entry entry = TryEnter(first, backend);
+    if (entry == Entry::kBegins) EnqueueNext(first);
+    absl::MutexLock lock(&mutex_);
+    if (entry == Entry::kWaits) {
+      lines_[rank].front().reason = first.reason;
+      return;
+    }
+    lines_[rank].pop_front();
+  }
 }
 
-absl::Status BatchRunner::RunChunk(Progress& progress, int rank,
-                                   const Chunk& chunk, Backend& backend) {
+// Those in line whose caller has gone or whose work others have done.
+void BatchRunner::DropUnwanted(int rank) {
+  std::vector<Part> unwanted;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::deque<Part> wanted;
+    for (Part& part : lines_[rank]) {
+      const bool is_wanted =
+          part.progress->HasWork() && part.progress->Check().ok();
+      if (is_wanted) {
+        wanted.push_back(std::move(part));
+      } else {
+        unwanted.push_back(std::move(part));
+      }
+    }
+    lines_[rank] = std::move(wanted);
+  }
+  for (const Part& part : unwanted) GiveUp(part, part.progress->Check());
+}
+
+void BatchRunner::GiveUp(const Part& part, const absl::Status& status) {
+  if (part.progress->GiveUp(status)) Finish(*part.progress);
+}
+
+std::vector<WaitingRequest> BatchRunner::Waiting(int rank) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<WaitingRequest> waiting;
+  for (const Part& part : lines_[rank]) {
+    const Progress& progress = *part.progress;
+    waiting.push_back({MemoryOwner(*progress.run.version), progress.plan.memory,
+                       part.reason, part.since});
+    if (waiting.size() == 1) continue;
+    waiting.back().reason =
+        absl::StrCat(waiting.size() - 1, " in line before it");
+  }
+  return waiting;
+}
+
+absl::Status BatchRunner::RunChunk(const Part& part, Backend& backend) {
+  Progress& progress = *part.progress;
+  const Chunk& chunk = progress.ChunkAt(part.place);
   const BatchRun& run = progress.run;
   const Model& model = *run.version->model;
   const SequenceBatch slice = Slice(run.batch, chunk, model.feature_size());
@@ -262,11 +432,11 @@ absl::Status BatchRunner::RunChunk(Progress& progress, int rank,
   args.batch = &slice;
   args.state = state;
   ASSIGN_OR_RETURN(const ForwardResult result,
-                   Forward(run.version, rank, args, backend));
+                   ExecutorCache::ExecutorOf(*part.slot).Forward(args));
   if (!state.empty()) {
     RETURN_IF_ERROR(Download(backend, result.state, state.data()));
   }
-  devices_.device(rank).AddRows(chunk.num_rows);
+  devices_.device(part.rank).AddRows(chunk.num_rows);
 
   std::vector<float> output, hidden;
   ChunkRows rows;

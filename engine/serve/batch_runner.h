@@ -1,22 +1,31 @@
 // Runs a batch forward on the devices: cut into chunks, the chunks as serving
 // tasks, the rows handed to the caller as they come. What comes out does not
 // depend on the cut, on the devices or on what else runs.
+//
+// Each device that takes part makes room for the model and for the arena of its
+// largest pass before the first, and keeps both at least until its last. Where
+// models in use leave no room, runs wait in line, first come first served.
 #ifndef RECURVE_ENGINE_SERVE_BATCH_RUNNER_H_
 #define RECURVE_ENGINE_SERVE_BATCH_RUNNER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "engine/model/executor.h"
 #include "engine/model/sequence_batch.h"
 #include "engine/schedule/device.h"
+#include "engine/schedule/ledger.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/serve/call_control.h"
 #include "engine/serve/cut.h"
 #include "engine/serve/executor_cache.h"
@@ -61,14 +70,12 @@ struct BatchRun {
 class BatchRunner {
  public:
   struct Options {
-    // Rows in one forward pass; longer sequences are cut in time if the model
-    // allows it.
+    // Rows in one forward pass, fewer where no device's budget holds as many;
+    // longer sequences are cut in time if the model allows it.
     int64_t max_batch_rows = 1024;
     // Activations of one pass on a device. Only what is not cut in time
     // (bidirectional models, mean and max pooling) comes near it.
     int64_t max_arena_bytes = int64_t{4} << 30;
-    // Models kept ready on each device.
-    int max_models_per_device = 8;
   };
 
   // `devices` outlives the runner.
@@ -79,8 +86,9 @@ class BatchRunner {
   // Whether a sequence of the model may be cut in time.
   static bool CutsInTime(const Model& model);
 
-  // Returns at once. ResourceExhausted, with the numbers, for a batch that
-  // cannot be cut small enough.
+  // Returns at once. The run ends with ResourceExhausted, with the numbers, if
+  // the batch cannot be cut small enough for any device's budget, and if what
+  // others than models in use hold leaves no room.
   void Start(BatchRun run);
   // Waits for the states; not from a device's thread. run.done is not used.
   absl::StatusOr<std::vector<float>> RunAndWait(BatchRun run);
@@ -89,22 +97,53 @@ class BatchRunner {
   // under way could not read the weights again.
   void Drop(const ModelVersion& version);
 
+  // The runs in line for a device's memory.
+  std::vector<WaitingRequest> Waiting(int rank) const;
+
  private:
   class Progress;
   struct Place {  // in a run's chains
     size_t chain = 0;
     size_t chunk = 0;
   };
+  // How a run is cut, what that needs on a device, and which devices could
+  // hold as much.
+  struct Plan {
+    std::vector<Chain> chains;
+    MemoryPlan memory;
+    std::vector<int> ranks;
+  };
+  // What one device does of a run.
+  struct Part {
+    std::shared_ptr<Progress> progress;
+    int rank = 0;
+    // Once it has memory.
+    ExecutorCache::Slot* slot = nullptr;
+    Place place;
+    // While it has not.
+    absl::Time since;
+    std::string reason;
+  };
+  enum class Entry { kBegins, kWaits, kIsGone };
 
-  absl::StatusOr<std::vector<Chain>> Cut(const BatchRun& run) const;
-  int PickDevice(int turn, int wanted);
-  void Enqueue(std::shared_ptr<Progress> progress, int rank, Place place);
-  absl::StatusOr<ForwardResult> Forward(const ModelHandle& version, int rank,
-                                        const ForwardArgs& args,
-                                        Backend& backend);
-  absl::Status RunChunk(Progress& progress, int rank, const Chunk& chunk,
-                        Backend& backend);
+  absl::StatusOr<Plan> MakePlan(const BatchRun& run) const;
+  int64_t PassRows(const ModelVersion& version) const;
+  std::vector<int> RanksFor(const ModelVersion& version,
+                            const MemoryPlan& memory) const;
+  absl::Status TooLarge(const ModelVersion& version,
+                        const MemoryPlan& memory) const;
+
+  // On the device's thread.
+  void Arrive(Part part, Backend& backend);
+  Entry TryEnter(Part& part, Backend& backend);
+  void RunNext(Part part, Backend& backend);
+  void EnqueueNext(Part part);
+  absl::Status RunChunk(const Part& part, Backend& backend);
+  void AdmitWaiting(int rank, Backend& backend);
+  void DropUnwanted(int rank);
+  void GiveUp(const Part& part, const absl::Status& status);
   void Finish(Progress& progress);
+
   void Release(const ModelVersion& version);  // by a run that has ended
   void DropNow(const ModelVersion& version);
 
@@ -116,9 +155,11 @@ class BatchRunner {
   DevicePool& devices_;
   const Options options_;
   std::vector<std::unique_ptr<ExecutorCache>> caches_;  // by device
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<const ModelVersion*, Use> uses_ ABSL_GUARDED_BY(mutex_);
+  // By device; changed by its thread alone.
+  std::vector<std::deque<Part>> lines_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace recurve

@@ -7,55 +7,144 @@
 
 namespace recurve {
 
-absl::StatusOr<Executor*> ExecutorCache::Get(const ModelHandle& version,
-                                             Backend& backend) {
+std::string MemoryOwner(const ModelVersion& version) {
+  return version.name.empty() ? "evaluation" : version.name;
+}
+
+class ExecutorCache::Slot {
+ public:
+  // Tells a version from a later one at the same address.
+  std::weak_ptr<const ModelVersion> version;
+  int uses = 0;  // guarded by the cache's mutex
+  // Changed by the device's thread while in use, ended by who takes it out.
+  Ledger::Reservation memory;
+
+  // The device thread's alone, freed in this order from below.
+  std::unique_ptr<AccountBackend> backend;
+  std::unique_ptr<DeviceBuffer> parameters;
+  std::unique_ptr<Executor> executor;
+};
+
+ExecutorCache::ExecutorCache(DeviceWorker& device) : device_(device) {
+  device_.ledger().AddEvictor(this);
+}
+
+ExecutorCache::~ExecutorCache() { device_.ledger().RemoveEvictor(this); }
+
+// --- On the device's thread ---
+
+absl::StatusOr<ExecutorCache::Slot*> ExecutorCache::Acquire(
+    const ModelHandle& version, const MemoryPlan& plan, Backend& backend) {
+  if (Slot* const slot = Find(version)) {
+    if (plan.activations <= slot->memory.plan().activations) return slot;
+    const absl::Status grown = slot->memory.TryResize(plan);
+    if (grown.ok()) return slot;
+    Release(slot);
+    return grown;
+  }
+  Remove([](const Slot& slot) { return slot.version.expired(); });
+  ASSIGN_OR_RETURN(Ledger::Reservation reservation,
+                   device_.ledger().TryReserve(MemoryOwner(*version), plan));
+  ASSIGN_OR_RETURN(auto slot, Load(version, std::move(reservation), backend));
+  absl::MutexLock lock(&mutex_);
+  slots_.push_back(std::move(slot));
+  return slots_.back().get();
+}
+
+// In use from now on, if it is there.
+ExecutorCache::Slot* ExecutorCache::Find(const ModelHandle& version) {
+  absl::MutexLock lock(&mutex_);
   const auto found = std::find_if(
       slots_.begin(), slots_.end(),
-      [&](const Slot& slot) { return slot.version.lock() == version; });
-  if (found != slots_.end()) {
-    std::rotate(found, found + 1, slots_.end());
-    return slots_.back().executor.get();
-  }
+      [&](const auto& slot) { return slot->version.lock() == version; });
+  if (found == slots_.end()) return nullptr;
+  std::rotate(found, found + 1, slots_.end());
+  ++slots_.back()->uses;
+  return slots_.back().get();
+}
 
-  slots_.erase(
-      std::remove_if(slots_.begin(), slots_.end(),
-                     [](const Slot& slot) { return slot.version.expired(); }),
-      slots_.end());
-  if (static_cast<int>(slots_.size()) >= max_models_) {
-    slots_.erase(slots_.begin());
-  }
+absl::StatusOr<std::unique_ptr<ExecutorCache::Slot>> ExecutorCache::Load(
+    const ModelHandle& version, Ledger::Reservation reservation,
+    Backend& backend) const {
   ASSIGN_OR_RETURN(const auto parameters, version->Parameters());
   const int64_t bytes =
       static_cast<int64_t>(parameters->size() * sizeof(float));
-  Slot slot;
-  slot.version = version;
-  ASSIGN_OR_RETURN(slot.parameters, backend.Allocate(bytes));
+  auto slot = std::make_unique<Slot>();
+  slot->version = version;
+  slot->uses = 1;
+  slot->memory = std::move(reservation);
+  slot->backend =
+      std::make_unique<AccountBackend>(backend, slot->memory.account());
+  ASSIGN_OR_RETURN(slot->parameters, slot->backend->Allocate(bytes));
   RETURN_IF_ERROR(
-      backend.Upload(slot.parameters->data(), parameters->data(), bytes));
+      backend.Upload(slot->parameters->data(), parameters->data(), bytes));
   ASSIGN_OR_RETURN(
-      slot.executor,
-      Executor::Create(version->model, backend,
-                       static_cast<const float*>(slot.parameters->data())));
-  slots_.push_back(std::move(slot));
-  return slots_.back().executor.get();
+      slot->executor,
+      Executor::Create(version->model, *slot->backend,
+                       static_cast<const float*>(slot->parameters->data())));
+  return slot;
+}
+
+Executor& ExecutorCache::ExecutorOf(Slot& slot) { return *slot.executor; }
+
+void ExecutorCache::Release(Slot* slot) {
+  absl::MutexLock lock(&mutex_);
+  --slot->uses;
+}
+
+bool ExecutorCache::AnyInUse() const {
+  absl::MutexLock lock(&mutex_);
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const auto& slot) { return slot->uses > 0; });
 }
 
 void ExecutorCache::Drop(const ModelVersion& version) {
-  slots_.erase(std::remove_if(slots_.begin(), slots_.end(),
-                              [&](const Slot& slot) {
-                                const ModelHandle held = slot.version.lock();
-                                return held == nullptr ||
-                                       held.get() == &version;
-                              }),
-               slots_.end());
+  Remove([&](const Slot& slot) {
+    const ModelHandle held = slot.version.lock();
+    return held == nullptr || held.get() == &version;
+  });
 }
 
-void ExecutorCache::DropOthers(const ModelHandle& version) {
-  slots_.erase(std::remove_if(slots_.begin(), slots_.end(),
-                              [&](const Slot& slot) {
-                                return slot.version.lock() != version;
-                              }),
-               slots_.end());
+void ExecutorCache::Clear() {
+  Remove([](const Slot&) { return true; });
+}
+
+// --- On any thread ---
+
+int64_t ExecutorCache::EvictableBytes() {
+  absl::MutexLock lock(&mutex_);
+  int64_t bytes = 0;
+  for (const auto& slot : slots_) {
+    if (slot->uses == 0) bytes += slot->memory.plan().total();
+  }
+  return bytes;
+}
+
+void ExecutorCache::Evict(int64_t bytes) {
+  Remove([&bytes](const Slot& slot) {
+    if (bytes <= 0) return false;
+    bytes -= slot.memory.plan().total();
+    return true;
+  });
+}
+
+template <typename Goes>
+void ExecutorCache::Remove(const Goes& goes) {
+  // Shared, since a task must be copyable.
+  auto removed = std::make_shared<Slots>();
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto& slot : slots_) {
+      if (slot->uses == 0 && goes(*slot)) removed->push_back(std::move(slot));
+    }
+    slots_.erase(std::remove(slots_.begin(), slots_.end(), nullptr),
+                 slots_.end());
+  }
+  if (removed->empty()) return;
+  for (const auto& slot : *removed) slot->memory.Release();
+  if (device_.OnThread()) return;
+  device_.Enqueue(TaskClass::kServing, [removed = std::move(removed)](
+                                           Backend&) { removed->clear(); });
 }
 
 }  // namespace recurve

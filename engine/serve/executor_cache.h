@@ -1,40 +1,80 @@
-// The models that one device has ready: an executor and its weights each.
+// The models that one device has ready: an executor, its weights and its arena
+// each.
 #ifndef RECURVE_ENGINE_SERVE_EXECUTOR_CACHE_H_
 #define RECURVE_ENGINE_SERVE_EXECUTOR_CACHE_H_
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "engine/model/executor.h"
+#include "engine/schedule/account_backend.h"
+#include "engine/schedule/device.h"
+#include "engine/schedule/ledger.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/serve/model_version.h"
 #include "kernels/backend.h"
 
 namespace recurve {
 
-// Used on the device's thread alone.
-class ExecutorCache {
- public:
-  // Beyond `max_models` the one used longest ago goes.
-  explicit ExecutorCache(int max_models) : max_models_(max_models) {}
+// Under whose name the ledger has a version: its own, or `evaluation` for one
+// that is in no registry.
+std::string MemoryOwner(const ModelVersion& version);
 
-  // Good until the next call. Uploads the weights if the model is not ready.
-  absl::StatusOr<Executor*> Get(const ModelHandle& version, Backend& backend);
+// A model is in the device's ledger from before its weights are uploaded until
+// they are freed. One that nobody uses is evicted when its memory is wanted by
+// whomever, the one used longest ago first; the next use loads it again.
+//
+// Acquire, Release, Drop and Clear on the device's thread alone.
+class ExecutorCache : public Evictor {
+ public:
+  // A model in use: from Acquire to Release it stays.
+  class Slot;
+
+  // `device` outlives the cache.
+  explicit ExecutorCache(DeviceWorker& device);
+  // REQUIRES: Clear was the last call.
+  ~ExecutorCache() override;
+
+  // Makes the version ready for passes whose inference plan is within `plan`,
+  // loading it or growing its arena if need be. ResourceExhausted, with the
+  // numbers, if the device does not have the memory now; else as
+  // ModelVersion::Parameters. What is in use is not touched by an error.
+  absl::StatusOr<Slot*> Acquire(const ModelHandle& version,
+                                const MemoryPlan& plan, Backend& backend);
+  static Executor& ExecutorOf(Slot& slot);
+  void Release(Slot* slot);
+  // Whether any model is: then others' memory will come back.
+  bool AnyInUse() const;
+
+  // Frees the version's memory; not that of one in use.
   void Drop(const ModelVersion& version);
-  // Keeps this version alone: what the others hold is for who needs it now.
-  void DropOthers(const ModelHandle& version);
-  void Clear() { slots_.clear(); }
+  // REQUIRES: none is in use.
+  void Clear();
+
+  int64_t EvictableBytes() override;
+  void Evict(int64_t bytes) override;
 
  private:
-  struct Slot {
-    // Tells a version from a later one at the same address.
-    std::weak_ptr<const ModelVersion> version;
-    std::unique_ptr<DeviceBuffer> parameters;
-    std::unique_ptr<Executor> executor;
-  };
+  using Slots = std::vector<std::unique_ptr<Slot>>;
 
-  const int max_models_;
-  std::vector<Slot> slots_;  // used last at the back
+  Slot* Find(const ModelHandle& version);
+  absl::StatusOr<std::unique_ptr<Slot>> Load(const ModelHandle& version,
+                                             Ledger::Reservation reservation,
+                                             Backend& backend) const;
+  // Takes out the slots of which `goes` is true among those that nobody uses,
+  // used longest ago first, and frees them.
+  template <typename Goes>
+  void Remove(const Goes& goes);
+
+  DeviceWorker& device_;
+  mutable absl::Mutex mutex_;
+  Slots slots_ ABSL_GUARDED_BY(mutex_);  // used last at the back
 };
 
 }  // namespace recurve

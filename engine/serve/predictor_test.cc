@@ -1,6 +1,5 @@
 #include "engine/serve/predictor.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <memory>
@@ -154,33 +153,6 @@ TEST(PredictorTest, MatchesTheExecutor) {
     EXPECT_EQ(prediction.classes[r], prediction.top_classes[r * 2]);
     EXPECT_GE(prediction.top_probabilities[r * 2],
               prediction.top_probabilities[r * 2 + 1]);
-  }
-}
-
-TEST(PredictorTest, ModelsKeptReadyMakeRoomForTheOneThatIsWanted) {
-  const ModelHandle versions[] = {Version(kSru), Version(kMax)};
-  const auto request = [&](int i) {
-    return Request(versions[i], RandomBatch(*versions[i]->model, {20, 9}, 1));
-  };
-  // What each takes alone.
-  int64_t bytes[2];
-  for (int i = 0; i < 2; ++i) {
-    Fixture fixture("cpu:1");
-    ASSERT_TRUE(fixture.Predict(request(i)).ok());
-    bytes[i] = fixture.devices.device(0).stats().memory_bytes;
-  }
-  const auto budget = [](int64_t size) {
-    return absl::StrCat("cpu:1:memory=", size);
-  };
-  Fixture fixture(budget(std::max(bytes[0], bytes[1])));
-  for (int i : {0, 1, 0, 1}) {
-    const auto prediction = fixture.Predict(request(i));
-    ASSERT_TRUE(prediction.ok()) << prediction.status();
-    ExpectSameBits(*prediction, *Fixture("cpu:1").Predict(request(i)));
-  }
-  for (int i : {0, 1}) {
-    EXPECT_EQ(Fixture(budget(bytes[i] - 1)).Predict(request(i)).status().code(),
-              absl::StatusCode::kResourceExhausted);
   }
 }
 
@@ -354,29 +326,6 @@ TEST(PredictorTest, LogitsThatAreNotFiniteHaveNoClasses) {
             absl::StatusCode::kFailedPrecondition);
   request.selection = {.logits = true};
   EXPECT_TRUE(fixture.Predict(request).ok());
-}
-
-TEST(PredictorTest, ModelsComeAndGoBeyondTheCache) {
-  DevicePool devices(*ParseDevices("cpu:1"));
-  BatchRunner runner(devices, {.max_models_per_device = 2});
-  const SequenceBatch batch = RandomBatch(*Version(kSru)->model, {3}, 1);
-  std::vector<ModelHandle> versions;
-  for (int i = 0; i < 4; ++i) versions.push_back(Version(kSru));
-  std::vector<std::vector<float>> states;
-  for (int round = 0; round < 3; ++round) {
-    for (const ModelHandle& version : versions) {
-      BatchRun run;
-      run.version = version;
-      run.batch = batch;
-      run.want_state = true;
-      run.consume = [](const ChunkRows&) { return absl::OkStatus(); };
-      states.push_back(*runner.RunAndWait(std::move(run)));
-      runner.Drop(*version);
-    }
-    versions.erase(versions.begin());
-    versions.push_back(Version(kSru));
-  }
-  for (const auto& state : states) EXPECT_EQ(state, states[0]);
 }
 
 // The weights are on disk only, and the executor must last as long as the run.

@@ -230,17 +230,18 @@ TEST_F(InferenceTest, LimitsAreResourceExhausted) {
 }
 
 TEST_F(InferenceTest, AModelBeyondTheDevicesMemoryIsRefused) {
-  config.set_devices("cpu:1:memory=1MiB");
+  config.set_devices("cpu:1:memory=8MiB");
   Start();
   CreateModel("lm", TokenConfig());
   v1::ModelConfig large = TokenConfig();
-  large.mutable_blocks(0)->mutable_sru()->set_hidden_size(512);
+  large.mutable_blocks(0)->mutable_sru()->set_hidden_size(1024);
+  large.mutable_blocks(0)->mutable_sru()->set_num_layers(2);
   CreateModel("large", large);
   v1::PredictRequest request = TokenRequest();
   request.set_model("models/large");
   v1::PredictResponse response;
   ExpectError(Predict(request, &response), StatusCode::RESOURCE_EXHAUSTED,
-              "memory budget is 1048576 bytes");
+              "the budget of devices/0 is 8.0 MiB");
   ExpectOk(Predict(TokenRequest(), &response));
 }
 
