@@ -34,15 +34,19 @@ void AddPlanCommand(CLI::App& app, Session& session) {
   plan->add_option("file", options->file, "ModelConfig or TrainSpec textproto")
       ->required();
   plan->add_option("--mode", options->mode,
-                   "training or inference; a TrainSpec's is training");
-  plan->add_option("--rows", options->rows,
-                   "rows of a call in training, of a pass at inference");
-  plan->add_option("--sequences", options->sequences, "sequences of the same");
-  plan->add_option("--vocabulary_size", options->vocabulary_size,
-                   "where the file leaves it to the data");
-  plan->add_option("--feature_size", options->feature_size, "the same");
-  plan->add_option("--output_size", options->output_size,
-                   "the same; else the vocabulary's");
+                   "training or inference; a TrainSpec's is training")
+      ->check(CLI::IsMember({"training", "inference"}));
+  const auto size = [plan](const char* name, auto& value, const char* text) {
+    plan->add_option(name, value, text)->check(CLI::PositiveNumber);
+  };
+  size("--rows", options->rows,
+       "rows of a call in training, of a pass at inference");
+  size("--sequences", options->sequences, "sequences of the same");
+  size("--vocabulary_size", options->vocabulary_size,
+       "where the file leaves it to the data");
+  size("--feature_size", options->feature_size, "the same");
+  size("--output_size", options->output_size,
+       "the same; else the vocabulary's");
   plan->add_option("--devices", options->devices, "as the server's --devices")
       ->capture_default_str();
 }

@@ -12,7 +12,7 @@ from tests.integration import recurve
 SUBCOMMANDS = [
     "models", "describe", "create", "import", "export", "delete", "datasets", "predict",
     "evaluate", "generate", "train", "jobs", "watch", "pause", "resume", "cancel", "step",
-    "devices", "health"]
+    "plan", "devices", "health"]
 
 TOKENS_CONFIG = """
 input { token_embedding { vocabulary_size: 5 embedding_size: 4 } }
@@ -138,6 +138,20 @@ class CommandLineTest(unittest.TestCase):
                         env={**os.environ, "RECURVE_SERVER": address}).stdout]
         self.assertEqual(outputs, [outputs[0]] * 4)
         self.assertIn("models/tokens", outputs[0])
+
+    def test_a_plan_needs_no_server(self):
+        nowhere = {**os.environ, "RECURVE_SERVER": "127.0.0.1:1"}
+        result = recurve.run("--json", "plan", self.spec, "--devices", "cpu:1,cpu:2",
+                             env=nowhere)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        plan = json.loads(result.stdout)
+        self.assertEqual((plan["mode"], plan["rows"], plan["sequences"]), ("training", 4, 1))
+        for device in plan["devices"]:
+            self.assertEqual(device["planned_bytes"], sum(device["planned"].values()))
+        refused = recurve.run("plan", self.spec, "--devices", "cpu:1:memory=1MiB", env=nowhere)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("budget of devices/0 1.0 MiB", refused.stderr)
+        self.assertIn("--mode", self.expect_usage_error("plan", self.spec, "--mode", "fast"))
 
     def test_paths_are_relative_to_bazels_working_directory(self):
         environment = {**os.environ, "BUILD_WORKING_DIRECTORY": self.folder}
