@@ -1,5 +1,6 @@
 #include "engine/train/job_dispatcher.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -305,6 +306,7 @@ OwnerShares JobDispatcher::Impl::Shares() const {
   const absl::Time now = absl::Now();
   OwnerShares shares;
   for (const auto& [id, entry] : entries_) {
+    if (entry.where == Where::kIsPaused) continue;
     OwnerShare& share = shares[entry.place.owner];
     share.use = use_.Use(entry.place.owner, now);
     if (entry.where == Where::kRuns) ++share.running;
@@ -328,6 +330,10 @@ std::string JobDispatcher::Impl::Obstacle() const {
 }
 
 void JobDispatcher::Impl::Explain(absl::Span<Job> jobs) const {
+  const bool any = std::any_of(jobs.begin(), jobs.end(), [](const Job& job) {
+    return job.state == JobState::kQueued;
+  });
+  if (!any) return;
   absl::MutexLock lock(&mutex_);
   // With a place free, the wait is over as soon as it is looked at.
   const bool free = CountOf(Where::kRuns) < options_.max_running;

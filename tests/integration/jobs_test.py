@@ -21,7 +21,7 @@ format { text {} }
 loader { batch_size: 8 unroll: 16 }
 trainer { optimizer { adam {} } learning_rate { peak: 0.01 } seed: 3 }
 max_steps: %d
-report_every_steps: 50
+report_every_steps: 100
 """
 STEPS = 5000
 ENDLESS = 1000000000
@@ -36,7 +36,14 @@ class JobsTest(unittest.TestCase):
         self.server = self.start()
 
     def start(self, **options):
-        return self.enterContext(recurve.Server(self.data_dir, **options))
+        server = recurve.Server(self.data_dir, **options).start()
+        self.addCleanup(self.stop, server)
+        return server
+
+    def stop(self, server):
+        if server.process.poll() is None:
+            server.terminate()
+            self.assertEqual(server.wait(), 0, server.log())
 
     def spec(self, model, steps=STEPS):
         return recurve.write(self.folder, model + ".textproto", SPEC % (model, steps))
@@ -74,12 +81,11 @@ class JobsTest(unittest.TestCase):
         with open(self.shown_path, encoding="utf-8") as shown:
             return shown.read()
 
-    def restart(self):
-        """The same address and folder, another process."""
-        address = self.server.address
-        self.server.terminate()
-        self.assertEqual(self.server.wait(), 0)
-        self.server = self.start(listen=address)
+    def restart(self, how):
+        """Another process of the same address and folder, once `how` ended this one."""
+        self.server.process.send_signal(how)
+        self.server.wait()
+        self.server = self.start(listen=self.server.address)
 
     def test_a_paused_job_gives_its_place_up_and_ends_as_if_undisturbed(self):
         self.train("calm")
@@ -114,21 +120,22 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(refused.returncode, 1)
         self.assertIn("FAILED_PRECONDITION: jobs/paused is CANCELLED", refused.stderr)
 
-    def test_a_restart_changes_neither_the_model_nor_what_a_watcher_sees(self):
-        self.train("calm")
+    def test_restarts_change_neither_the_model_nor_what_a_watcher_sees(self):
+        self.train("calm", 2 * STEPS)
         self.server.call("watch", "calm")
-        self.train("restarted")
+        self.train("restarted", 2 * STEPS)
         watch = self.start_watch("restarted")
-        self.wait_for_step("restarted", 10)
-        self.restart()
+        for runs, how in ((1, signal.SIGTERM), (2, signal.SIGKILL)):
+            recurve.wait_until(lambda: self.shown().count(" RUNNING") == runs, 60,
+                               "the watch shows run %d" % runs)
+            self.restart(how)
         self.assertEqual(watch.wait(120), 0, self.shown()[-1000:])
-        self.assertEqual(self.shown().count("no connection"), 1)
-        self.assertEqual(self.shown().count("connected again"), 1)
+        self.assertEqual(self.shown().count("no connection"), 2)
         job = self.server.call("watch", "restarted")
-        self.assertEqual((job["state"], job["runs"]), ("SUCCEEDED", 2))
+        self.assertEqual((job["state"], job["runs"]), ("SUCCEEDED", 3))
         self.assertEqual(self.sha256("restarted"), self.sha256("calm"))
         # The client fails on a number that is missing or comes twice; and what it
-        # showed over the restart is what a watch from the beginning shows.
+        # showed over the restarts is what a watch from the beginning shows.
         again = self.server.run("watch", "restarted")
         shown = [line for line in self.shown().splitlines() if "onnect" not in line]
         self.assertEqual(shown, again.stderr.splitlines())
