@@ -1,6 +1,7 @@
 #include "engine/train/checkpoint_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -108,17 +109,14 @@ absl::StatusOr<Checkpoint> CheckpointFolder::LoadNewest(
 }
 
 void CheckpointFolder::Prune(int keep) {
-  auto first_kept = infos_.end() - std::min<int64_t>(keep, infos_.size());
-  // Newest first, so that what remains after a crash has no gap.
-  std::vector<CheckpointInfo> kept(first_kept, infos_.end());
-  std::vector<CheckpointInfo> stubborn;
-  for (auto info = infos_.begin(); info != first_kept; ++info) {
-    if (file_calls().Unlink(info->path.c_str()) != 0) {
-      stubborn.push_back(std::move(*info));
-    }
-  }
-  infos_ = std::move(stubborn);
-  infos_.insert(infos_.end(), kept.begin(), kept.end());
+  const auto size = static_cast<int64_t>(infos_.size());
+  const auto first_kept = infos_.begin() + std::max<int64_t>(size - keep, 0);
+  // What the system does not let go is tried again the next time.
+  const auto gone = std::remove_if(
+      infos_.begin(), first_kept, [](const CheckpointInfo& info) {
+        return file_calls().Unlink(info.path.c_str()) == 0 || errno == ENOENT;
+      });
+  infos_.erase(gone, first_kept);
 }
 
 }  // namespace recurve

@@ -228,26 +228,26 @@ absl::StatusOr<Outcome> RunWithoutExceptions(Execution& execution) {
 
 // What a run leaves that did not succeed: after a stop what the record says
 // that the stop was for, which a request may change at any time.
-Outcome WithoutSuccess(const Job& job, const absl::Status& status) {
+Outcome WithoutSuccess(const Job& job, StopRequest requested,
+                       const absl::Status& status) {
   if (!absl::IsCancelled(status)) {
     return {JobState::kFailed,
             status.ToString(absl::StatusToStringMode::kWithNoExtraData),
             nullptr};
   }
-  const JobState state = AfterRestart(job.state);
-  return {state,
-          state == JobState::kQueued ? std::string(kStopCause) : job.cause,
-          nullptr};
+  const bool shutdown = requested == StopRequest::kShutdown;
+  return {AfterRestart(job.state),
+          shutdown ? std::string(kStopCause) : job.cause, nullptr};
 }
 
 // The state that the job has now.
 absl::StatusOr<JobState> TryToEnd(JobStore& jobs, const std::string& id,
+                                  StopRequest requested,
                                   const absl::StatusOr<Outcome>& result) {
   ASSIGN_OR_RETURN(const Job job, jobs.Get(id));
   const Outcome outcome =
-      result.ok() ? *result : WithoutSuccess(job, result.status());
-  // Resumed before its pause took effect, it is in the queue: the next run goes
-  // on from the last checkpoint, and publishes nothing twice.
+      result.ok() ? *result : WithoutSuccess(job, requested, result.status());
+  // It has ended, or something else has become of it.
   if (!MayFollow(job.state, outcome.state)) return job.state;
   RETURN_IF_ERROR(
       jobs.SetState(id, outcome.state, outcome.cause, outcome.change).status());
@@ -265,7 +265,8 @@ void ExecuteJob(const JobEnvironment& environment, const Job& job,
   Execution execution(environment, job, control);
   const absl::StatusOr<Outcome> result = RunWithoutExceptions(execution);
   while (true) {
-    const auto state = TryToEnd(environment.jobs, job.id, result);
+    const auto state =
+        TryToEnd(environment.jobs, job.id, control.requested(), result);
     if (state.ok()) return execution.CleanUp(*state);
     if (absl::IsNotFound(state.status())) return;
     // The job was told to stop just now: it has another state.
