@@ -174,7 +174,8 @@ class CommandLineTest(unittest.TestCase):
             ("train", self.spec, "--job_id", "json"), ("watch", "json"),
             ("train", self.spec_with("max_steps: 2", "max_steps: 1000000000"), "--job_id", "long"),
             ("pause", "long"), ("resume", "long"), ("cancel", "long"),
-            ("step", "--spec", self.spec, "--steps", "1"), ("delete", "other")]
+            ("step", "--spec", self.spec, "--steps", "1"), ("plan", self.spec),
+            ("delete", "other")]
         self.assertEqual({check[0] for check in checks}, set(SUBCOMMANDS))
         for check in checks:
             with self.subTest(check[0]):
