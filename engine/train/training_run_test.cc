@@ -155,6 +155,21 @@ TEST_F(TrainingRunTest, HoldsOutTheLastCharacters) {
               HasSubstr("only text"));
 }
 
+TEST_F(TrainingRunTest, SetsTheFractionBeforeTheHeldOutAside) {
+  const TrainingRun run =
+      Prepare(Spec("held_out_characters: 4 validation { fraction: 0.25 }"));
+  std::string validation;
+  for (int32_t id : std::get<TextDataset>(*run.validation).tokens) {
+    validation += run.start.vocabulary[id];
+  }
+  EXPECT_EQ(validation, "llo a");  // a quarter of 20
+  EXPECT_THAT(Error(Spec("validation { fraction: 0.01 }")),
+              HasSubstr("validation.fraction: 0.01 of 24 tokens is 0"));
+  EXPECT_THAT(Error(Spec("validation { fraction: 1 }")),
+              HasSubstr("validation.fraction: 1 is not in (0, 1)"));
+  EXPECT_THAT(Error(Spec("publish: BEST")), HasSubstr("publish: BEST"));
+}
+
 TEST_F(TrainingRunTest, GoesOnFromAVersionWithItsVocabulary) {
   const TrainableModel newest = Prepare(Spec("")).start;
   const TrainableModel older = Prepare(Spec("trainer { seed: 6 }")).start;
