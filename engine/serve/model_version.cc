@@ -10,8 +10,12 @@
 namespace recurve {
 
 ModelHandle ModelVersion::InMemory(std::shared_ptr<const Model> model,
-                                   ParameterBuffer parameters) {
+                                   ParameterBuffer parameters,
+                                   std::string name,
+                                   std::vector<std::string> vocabulary) {
   auto version = std::make_shared<ModelVersion>();
+  version->name = std::move(name);
+  version->vocabulary = std::move(vocabulary);
   version->model = std::move(model);
   version->in_memory_ =
       std::make_shared<const ParameterBuffer>(std::move(parameters));

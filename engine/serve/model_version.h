@@ -28,9 +28,11 @@ class ModelVersion {
  public:
   // Weights in memory alone, of no registry.
   static ModelHandle InMemory(std::shared_ptr<const Model> model,
-                              ParameterBuffer parameters);
+                              ParameterBuffer parameters,
+                              std::string name = "",
+                              std::vector<std::string> vocabulary = {});
 
-  std::string name;  // models/ID/versions/N
+  std::string name;  // models/ID/versions/N; in memory whatever it is of
   std::string model_id;
   int64_t number = 0;
   std::shared_ptr<const Model> model;   // model->config() is the config

@@ -218,8 +218,7 @@ Streams ReadAllStreams(Reader& reader) {
   return streams;
 }
 
-TrainerState ReadTrainer(Reader& reader) {
-  TrainerState state;
+void ReadScalars(Reader& reader, TrainerState& state) {
   const auto counts = reader.Numbers<int64_t>("counts", 3);
   const auto scales = reader.Numbers<double>("scales", 2);
   state.step = counts[0];
@@ -227,12 +226,14 @@ TrainerState ReadTrainer(Reader& reader) {
   state.accumulated_calls = static_cast<int32_t>(counts[2]);
   state.accumulated_weight = scales[0];
   state.learning_rate_scale = scales[1];
+}
+
+void ReadBuffers(Reader& reader, TrainerState& state) {
   state.parameters = reader.Numbers<float>("parameters");
   state.first_moment = reader.Numbers<float>("first_moment");
   state.second_moment = reader.Numbers<float>("second_moment");
   state.accumulated_gradient = reader.Numbers<float>("accumulated_gradient");
   state.streams = ReadAllStreams(reader);
-  return state;
 }
 
 absl::Status CheckSum(absl::string_view bytes) {
@@ -243,9 +244,17 @@ absl::Status CheckSum(absl::string_view bytes) {
   return Damaged("its bytes are not those that were written");
 }
 
-absl::StatusOr<Checkpoint> Read(absl::Span<const uint8_t> bytes) {
-  RETURN_IF_ERROR(CheckSum(absl::string_view(
-      reinterpret_cast<const char*>(bytes.data()), bytes.size())));
+absl::string_view AsText(absl::Span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Whether the buffers are read, and the checksum looked at.
+enum class Extent { kDescription, kWhole };
+
+absl::StatusOr<Checkpoint> Read(absl::Span<const uint8_t> bytes,
+                                Extent extent) {
+  const bool whole = extent == Extent::kWhole;
+  if (whole) RETURN_IF_ERROR(CheckSum(AsText(bytes)));
   const auto file = Safetensors::Parse(bytes);
   if (!file.ok()) return Damaged(file.status().message());
   const auto format = file->metadata().find(kFormatKey);
@@ -258,11 +267,23 @@ absl::StatusOr<Checkpoint> Read(absl::Span<const uint8_t> bytes) {
     reader.Fail("model_config");
   }
   checkpoint.vocabulary = reader.Strings("vocabulary");
-  checkpoint.trainer = ReadTrainer(reader);
   checkpoint.details = reader.Bytes("details");
-  checkpoint.best_parameters = reader.Numbers<float>("best_parameters");
+  ReadScalars(reader, checkpoint.trainer);
+  if (whole) {
+    ReadBuffers(reader, checkpoint.trainer);
+    checkpoint.best_parameters = reader.Numbers<float>("best_parameters");
+  }
   RETURN_IF_ERROR(reader.status());
   return checkpoint;
+}
+
+absl::StatusOr<Checkpoint> ReadFileOf(const std::string& path,
+                                      absl::Span<const uint8_t> bytes,
+                                      Extent extent) {
+  absl::StatusOr<Checkpoint> checkpoint = Read(bytes, extent);
+  if (checkpoint.ok()) return checkpoint;
+  return absl::Status(checkpoint.status().code(),
+                      absl::StrCat(path, ": ", checkpoint.status().message()));
 }
 
 }  // namespace
@@ -298,10 +319,17 @@ absl::StatusOr<int64_t> SaveCheckpointFile(const std::string& path,
 
 absl::StatusOr<Checkpoint> LoadCheckpointFile(const std::string& path) {
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  absl::StatusOr<Checkpoint> checkpoint = Read(file.bytes());
-  if (checkpoint.ok()) return checkpoint;
-  return absl::Status(checkpoint.status().code(),
-                      absl::StrCat(path, ": ", checkpoint.status().message()));
+  return ReadFileOf(path, file.bytes(), Extent::kWhole);
+}
+
+absl::StatusOr<CheckpointDescription> DescribeCheckpointFile(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  CheckpointDescription description;
+  ASSIGN_OR_RETURN(description.checkpoint,
+                   ReadFileOf(path, file.bytes(), Extent::kDescription));
+  description.size_bytes = static_cast<int64_t>(file.bytes().size());
+  return description;
 }
 
 }  // namespace recurve
