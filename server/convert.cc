@@ -219,6 +219,7 @@ v1::StepResponse ToWire(const StepResult& result) {
   wire.set_gradient_norm(result.gradient_norm);
   wire.set_learning_rate(result.learning_rate);
   wire.set_rows(result.rows);
+  wire.set_accumulated_calls(result.accumulated_calls);
   AddDevices(result.devices, wire.mutable_devices());
   return wire;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <utility>
 #include <variant>
@@ -15,12 +16,15 @@
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
 #include "kernels/status.h"
+#include "server/flags.h"
 
 namespace recurve::server {
 namespace {
 
 // Rows of a chunk where held-out text is evaluated.
 constexpr int64_t kHeldOutChunkRows = 1000;
+constexpr absl::Duration kMinUpkeepPeriod = absl::Milliseconds(100);
+constexpr absl::Duration kMaxUpkeepPeriod = absl::Seconds(30);
 // A reply's framing and what is neither logits nor states.
 constexpr int64_t kReplyOverheadBytes = 64 << 10;
 
@@ -137,11 +141,40 @@ HeldOutEvaluator HeldOut(const Evaluator& evaluator, BatchRunner& batches) {
       };
 }
 
+// All but the directory and what depends on other parts of the engine.
+absl::StatusOr<TrainerStore::Options> TrainerOptions(
+    const ServerConfig& config) {
+  TrainerStore::Options options;
+  options.max_loaded = config.max_trainers();
+  options.max_stored = config.max_stored_trainers();
+  ASSIGN_OR_RETURN(
+      options.idle_timeout,
+      ParseDurationFlag("trainer_idle_timeout", config.trainer_idle_timeout(),
+                        absl::Milliseconds(1)));
+  ASSIGN_OR_RETURN(
+      options.context.save_interval,
+      ParseDurationFlag("trainer_save_interval", config.trainer_save_interval(),
+                        absl::Milliseconds(1)));
+  options.context.warn = [](const std::string& warning) {
+    std::fprintf(stderr, "%s\n", warning.c_str());
+  };
+  return options;
+}
+
+// Often enough to be on time for either.
+absl::Duration UpkeepPeriod(const TrainerStore::Options& options) {
+  return std::clamp(
+      std::min(options.idle_timeout, options.context.save_interval) / 4,
+      kMinUpkeepPeriod, kMaxUpkeepPeriod);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
     const ServerConfig& config) {
   RETURN_IF_ERROR(CheckNumbers(config));
+  ASSIGN_OR_RETURN(TrainerStore::Options trainer_options,
+                   TrainerOptions(config));
   ASSIGN_OR_RETURN(std::vector<DeviceSpec> specs,
                    ParseDevices(config.devices()));
   SetBudgets(specs);
@@ -161,6 +194,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
       new Engine(config, std::move(data_dir), specs, std::move(registry),
                  std::move(datasets), std::move(jobs)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
+  RETURN_IF_ERROR(engine->OpenTrainers(std::move(trainer_options)));
   RETURN_IF_ERROR(engine->job_runner.Start());
   return engine;
 }
@@ -181,7 +215,6 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       predictor(batches, PredictorOptions(config)),
       evaluator(batches, Evaluator::Options()),
       models(*registry),
-      trainers(config.max_trainers()),
       job_runner(JobOptions(config), devices, *jobs, *datasets, models,
                  HeldOut(evaluator, batches)),
       calls(config.max_streams()),
@@ -189,6 +222,18 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       io("an io thread", 2, config.max_streams()) {
   registry->OnDelete(
       [this](const ModelVersion& version) { batches.Drop(version); });
+}
+
+absl::Status Engine::OpenTrainers(TrainerStore::Options options) {
+  options.directory = absl::StrCat(data_dir.path(), "/trainers");
+  options.context.devices = &devices;
+  options.context.drop_weights = [this](const ModelVersion& weights) {
+    batches.Drop(weights);
+  };
+  const absl::Duration period = UpkeepPeriod(options);
+  ASSIGN_OR_RETURN(trainers, TrainerStore::Open(std::move(options)));
+  trainer_upkeep.emplace(period, [this] { trainers->DoUpkeep(); });
+  return absl::OkStatus();
 }
 
 absl::Status Engine::CheckSize(const Model& model) const {

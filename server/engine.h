@@ -4,6 +4,7 @@
 #define RECURVE_SERVER_ENGINE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,11 +19,12 @@
 #include "engine/train/dataset_store.h"
 #include "engine/train/job_runner.h"
 #include "engine/train/job_store.h"
+#include "engine/train/trainer_store.h"
 #include "server/call.h"
 #include "server/config.pb.h"
 #include "server/directory_lock.h"
 #include "server/notice.h"
-#include "server/trainer_store.h"
+#include "server/periodic_task.h"
 #include "server/work_queue.h"
 
 namespace recurve::server {
@@ -53,7 +55,8 @@ class Engine {
   Predictor predictor;
   const Evaluator evaluator;
   RegistryExchange models;
-  TrainerStore trainers;
+  std::unique_ptr<TrainerStore> trainers;
+  std::optional<PeriodicTask> trainer_upkeep;
   JobRunner job_runner;
   Notice jobs_stopped;  // after job_runner's Shutdown
   LiveCalls calls;
@@ -68,6 +71,7 @@ class Engine {
          std::unique_ptr<Registry> registry,
          std::unique_ptr<DatasetStore> datasets,
          std::unique_ptr<JobStore> jobs);
+  absl::Status OpenTrainers(TrainerStore::Options options);
 };
 
 }  // namespace recurve::server

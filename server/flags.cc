@@ -118,6 +118,18 @@ absl::Status ParseFlags(absl::Span<const std::string> arguments,
   return absl::OkStatus();
 }
 
+absl::StatusOr<absl::Duration> ParseDurationFlag(absl::string_view flag,
+                                                 absl::string_view value,
+                                                 absl::Duration least) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(value, &duration) || duration < least) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", flag, ": \"", value, "\" is not a duration such as 30s or 1m30s",
+        ", of ", absl::FormatDuration(least), " or more"));
+  }
+  return duration;
+}
+
 std::string DescribeFlags(const Message& message) {
   std::string text;
   const auto& descriptor = *message.GetDescriptor();

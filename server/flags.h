@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "google/protobuf/message.h"
 
@@ -19,6 +22,12 @@ namespace recurve::server {
 // field, a value that does not fit, and anything that is not a flag.
 absl::Status ParseFlags(absl::Span<const std::string> arguments,
                         google::protobuf::Message* message);
+
+// Such as 30s or 1m30s. InvalidArgument names the flag, for what is no duration
+// or less than `least`.
+absl::StatusOr<absl::Duration> ParseDurationFlag(absl::string_view flag,
+                                                 absl::string_view value,
+                                                 absl::Duration least);
 
 // One paragraph a field: name, type, default, description.
 std::string DescribeFlags(const google::protobuf::Message& message);

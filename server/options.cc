@@ -96,12 +96,9 @@ absl::StatusOr<Options> ParseOptions(absl::Span<const std::string> given,
   if (config.has_data_root()) {
     config.set_data_root(Resolve(config.data_root(), working_directory));
   }
-  if (!absl::ParseDuration(config.drain_timeout(), &options.drain_timeout) ||
-      options.drain_timeout < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--drain_timeout: \"", config.drain_timeout(),
-                     "\" is not a duration such as 30s or 1m30s"));
-  }
+  ASSIGN_OR_RETURN(options.drain_timeout,
+                   ParseDurationFlag("drain_timeout", config.drain_timeout(),
+                                     absl::ZeroDuration()));
   return options;
 }
 

@@ -119,6 +119,7 @@ void Server::Drain(absl::Duration timeout) {
   jobs.join();
   grpc_->Wait();
   grpc_.reset();
+  engine_->trainers->SaveAll();  // nobody calls any more
 }
 
 Server::~Server() { Drain(absl::ZeroDuration()); }

@@ -30,7 +30,7 @@ class Server {
 
   // Says NOT_SERVING, takes no new calls, cancels jobs, and waits for the calls
   // that it has until `timeout` is over; what is left then ends as UNAVAILABLE
-  // at its next micro-batch. Once.
+  // at its next micro-batch. Then trainers are saved. Once.
   void Drain(absl::Duration timeout);
 
  private:

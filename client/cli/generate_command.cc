@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/model_lookup.h"
 #include "client/cli/session.h"
 #include "client/cli/vocabulary.h"
 #include "client/cpp/sampler.h"
@@ -74,8 +75,7 @@ absl::Status Check(const v1::ModelVersion& version,
 }
 
 absl::Status Generate(Session& session, const GenerateOptions& options) {
-  const auto version =
-      session.client().GetModelVersion(ResourceName("models", options.name));
+  const auto version = FindModel(session.client(), options.name);
   if (!version.ok()) return version.status();
   const absl::Status checked = Check(*version, options);
   if (!checked.ok()) return checked;
@@ -115,7 +115,7 @@ void AddGenerateCommand(CLI::App& app, Session& session) {
       app, session, "generate", "Writes text with a language model.",
       "recurve generate lm --prompt \"In the\" --length 200 --temperature 0.7",
       [&session, options] { return Generate(session, *options); });
-  command->add_option("name", options->name, "model, or model/versions/N")
+  command->add_option("name", options->name, "model, model/versions/N or trainers/ID")
       ->required();
   command->add_option("--prompt", options->prompt, "the text to go on from")
       ->required();

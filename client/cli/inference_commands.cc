@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/data_files.h"
 #include "client/cli/files.h"
+#include "client/cli/model_lookup.h"
 #include "client/cli/session.h"
 #include "client/cli/vocabulary.h"
 
@@ -32,8 +33,7 @@ struct PredictOptions {
 
 absl::Status Evaluate(Session& session, const EvaluateOptions& options) {
   Client& client = session.client();
-  const auto version =
-      client.GetModelVersion(ResourceName("models", options.name));
+  const auto version = FindModel(client, options.name);
   if (!version.ok()) return version.status();
   const auto uploaded = UploadFile(client, UserPath(options.data));
   if (!uploaded.ok()) return uploaded.status();
@@ -138,8 +138,7 @@ void PrintLogits(const v1::PredictResponse& response) {
 }
 
 absl::Status Predict(Session& session, const PredictOptions& options) {
-  const auto version =
-      session.client().GetModelVersion(ResourceName("models", options.name));
+  const auto version = FindModel(session.client(), options.name);
   if (!version.ok()) return version.status();
   const Vocabulary vocabulary(*version);
   v1::PredictRequest request;
@@ -172,7 +171,7 @@ void AddEvaluate(CLI::App& app, Session& session) {
       app, session, "evaluate", "Mean loss of a model on a data file.",
       "recurve evaluate lm --data heldout.txt --chunk 1000 --carry_state",
       [&session, options] { return Evaluate(session, *options); });
-  command->add_option("name", options->name, "model, or model/versions/N")
+  command->add_option("name", options->name, "model, model/versions/N or trainers/ID")
       ->required();
   command
       ->add_option("--data", options->data,
@@ -192,7 +191,7 @@ void AddPredict(CLI::App& app, Session& session) {
       AddCommand(app, session, "predict", "Predicts on one sequence.",
                  "recurve predict lm --text \"In the beginning\" --top_k 3",
                  [&session, options] { return Predict(session, *options); });
-  command->add_option("name", options->name, "model, or model/versions/N")
+  command->add_option("name", options->name, "model, model/versions/N or trainers/ID")
       ->required();
   CLI::Option_group* input = command->add_option_group("input");
   input->add_option("--text", options->text, "text, by the model's vocabulary");

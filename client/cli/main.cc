@@ -50,6 +50,7 @@ int Main(int argc, char** argv) {
   AddGenerateCommand(app, session);
   AddTrainingCommands(app, session);
   AddStepCommand(app, session);
+  AddTrainerCommands(app, session);
   AddPlanCommand(app, session);
   AddServerCommands(app, session);
 

@@ -57,6 +57,7 @@ void AddInferenceCommands(CLI::App& app, Session& session);
 void AddGenerateCommand(CLI::App& app, Session& session);
 void AddTrainingCommands(CLI::App& app, Session& session);
 void AddStepCommand(CLI::App& app, Session& session);
+void AddTrainerCommands(CLI::App& app, Session& session);
 void AddPlanCommand(CLI::App& app, Session& session);
 void AddServerCommands(CLI::App& app, Session& session);
 

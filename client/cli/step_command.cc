@@ -1,12 +1,17 @@
 // step: trains by Step calls instead of a job: opens a trainer from a spec,
 // sends it the spec's batches in the loader's order and publishes the result.
-// The weights are those of `recurve train` with the same spec.
+// The weights are those of `recurve train` with the same spec, whatever
+// restarts of the server come in between.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "client/cli/data_files.h"
 #include "client/cli/files.h"
@@ -15,9 +20,16 @@
 namespace recurve::cli {
 namespace {
 
+// How long a server that is away, or a trainer that another client has, is
+// waited for before a call is given up: long enough for a restart.
+constexpr int kRepeats = 60;
+constexpr absl::Duration kRepeatPause = absl::Milliseconds(500);
+
 struct StepOptions {
   std::string spec;
   int64_t steps = 0;
+  std::string trainer;  // empty: one of its own, deleted at the end
+  int64_t save_every_calls = 0;
 };
 
 // Sums over the calls made.
@@ -68,18 +80,89 @@ void PrintTotals(const Session& session, const StepTotals& totals,
   }
 }
 
-absl::Status SendBatch(Client& client, const std::string& trainer,
-                       const v1::ReadBatchesResponse& batch,
-                       StepTotals& totals) {
-  v1::StepRequest request;
-  request.set_name(trainer);
-  *request.mutable_batch() = batch.batch();
-  *request.mutable_targets() = batch.targets();
-  request.set_continue_streams(batch.continue_streams());
-  const auto response = client.Step(request);
-  if (!response.ok()) return response.status();
-  totals.Add(*response);
-  return absl::OkStatus();
+// Whether the call may succeed if it is made again, the server having come back
+// or the trainer being free.
+bool WorthRepeating(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status);
+}
+
+// Sends a spec's batches to a trainer as its calls number 1, 2, 3, ... A server
+// that goes away and comes back is sent on from where its trainer then is.
+class BatchSender {
+ public:
+  BatchSender(Client& client, const v1::TrainSpec& spec, std::string trainer)
+      : client_(client), spec_(spec), trainer_(std::move(trainer)) {}
+
+  absl::Status SendAll() {
+    absl::Status sent = SendRest();
+    for (repeats_ = 0; WorthRepeating(sent) && repeats_ < kRepeats;) {
+      ++repeats_;
+      absl::SleepFor(kRepeatPause);
+      sent = SendRest();
+    }
+    return sent;
+  }
+  const StepTotals& totals() const { return totals_; }
+
+ private:
+  // From the first batch that was not answered, or that the trainer has lost.
+  absl::Status SendRest() {
+    const auto trainer = client_.GetTrainer(trainer_);
+    if (!trainer.ok()) return trainer.status();
+    if (!answered_.has_value()) answered_ = trainer->last_number();
+    const int64_t done = std::min(*answered_, trainer->last_number());
+    int64_t number = 0;
+    return client_.ReadBatches(
+        spec_, [&](const v1::ReadBatchesResponse& batch) {
+          return ++number <= done ? absl::OkStatus() : Send(number, batch);
+        });
+  }
+
+  absl::Status Send(int64_t number, const v1::ReadBatchesResponse& batch) {
+    v1::StepRequest request;
+    request.set_name(trainer_);
+    request.set_number(number);
+    *request.mutable_batch() = batch.batch();
+    *request.mutable_targets() = batch.targets();
+    request.set_continue_streams(batch.continue_streams());
+    const auto response = client_.Step(request);
+    if (!response.ok()) return response.status();
+    repeats_ = 0;
+    if (number <= *answered_) return absl::OkStatus();  // counted before
+    answered_ = number;
+    totals_.Add(*response);
+    return absl::OkStatus();
+  }
+
+  Client& client_;
+  const v1::TrainSpec& spec_;
+  const std::string trainer_;
+  std::optional<int64_t> answered_;  // the last call whose reply has come
+  int repeats_ = 0;                  // since a call was answered
+  StepTotals totals_;
+};
+
+// The trainer that the options name, made from the spec if need be.
+absl::StatusOr<std::string> OpenTrainer(Client& client,
+                                        const v1::TrainSpec& spec,
+                                        const StepOptions& options) {
+  if (!options.trainer.empty()) {
+    const auto there =
+        client.GetTrainer(ResourceName("trainers", options.trainer));
+    if (there.ok()) return there->name();
+    if (!absl::IsNotFound(there.status())) return there.status();
+  }
+  v1::CreateTrainerRequest create;
+  *create.mutable_spec() = spec;
+  create.set_save_every_calls(options.save_every_calls);
+  if (!options.trainer.empty()) {
+    absl::string_view id = options.trainer;
+    absl::ConsumePrefix(&id, "trainers/");
+    create.set_trainer_id(std::string(id));
+  }
+  const auto trainer = client.CreateTrainer(create);
+  if (!trainer.ok()) return trainer.status();
+  return trainer->name();
 }
 
 absl::Status Step(Session& session, const StepOptions& options) {
@@ -88,26 +171,23 @@ absl::Status Step(Session& session, const StepOptions& options) {
   if (!spec.ok()) return spec.status();
   if (options.steps > 0) spec->set_max_steps(options.steps);
 
-  v1::CreateTrainerRequest create;
-  *create.mutable_spec() = *spec;
-  const auto trainer = client.CreateTrainer(create);
+  const auto trainer = OpenTrainer(client, *spec, options);
   if (!trainer.ok()) return trainer.status();
-  const auto remove =
-      absl::MakeCleanup([&] { (void)client.DeleteTrainer(trainer->name()); });
+  const auto remove = absl::MakeCleanup([&] {
+    if (options.trainer.empty()) (void)client.DeleteTrainer(*trainer);
+  });
 
-  StepTotals totals;
+  BatchSender sender(client, *spec, *trainer);
   const absl::Time start = absl::Now();
-  const absl::Status stepped =
-      client.ReadBatches(*spec, [&](const v1::ReadBatchesResponse& batch) {
-        return SendBatch(client, trainer->name(), batch, totals);
-      });
-  if (!stepped.ok()) return stepped;
+  const absl::Status sent = sender.SendAll();
+  if (!sent.ok()) return sent;
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
 
   v1::PublishTrainerRequest publish;
-  publish.set_name(trainer->name());
+  publish.set_name(*trainer);
   const auto published = client.PublishTrainer(publish);
   if (!published.ok()) return published.status();
+  const StepTotals& totals = sender.totals();
   PrintTotals(session, totals, static_cast<double>(totals.rows) / seconds,
               published->model_version());
   return absl::OkStatus();
@@ -128,6 +208,13 @@ void AddStepCommand(CLI::App& app, Session& session) {
       ->add_option("--steps", options->steps,
                    "optimizer steps, instead of the spec's max_steps")
       ->check(CLI::PositiveNumber);
+  command->add_option("--trainer", options->trainer,
+                      "trainer to go on with, or to make; it stays");
+  command
+      ->add_option("--save_every_calls", options->save_every_calls,
+                   "for a new trainer: put on disk after so many calls; 0 = "
+                   "from time to time")
+      ->check(CLI::NonNegativeNumber);
 }
 
 }  // namespace recurve::cli

@@ -149,6 +149,21 @@ class GrpcClient final : public Client {
       const v1::StepRequest& request) override {
     return Call<v1::StepResponse>(*trainers_, &TrainersStub::Step, request);
   }
+  absl::StatusOr<v1::TrainerCheckpoint> SaveTrainer(
+      const v1::SaveTrainerRequest& request) override {
+    return Call<v1::TrainerCheckpoint>(*trainers_, &TrainersStub::SaveTrainer,
+                                       request);
+  }
+  absl::StatusOr<v1::ListTrainerCheckpointsResponse> ListTrainerCheckpoints(
+      const std::string& trainer) override {
+    return Call<v1::ListTrainerCheckpointsResponse>(
+        *trainers_, &TrainersStub::ListTrainerCheckpoints,
+        Named<v1::ListTrainerCheckpointsRequest>(trainer));
+  }
+  absl::StatusOr<v1::Trainer> LoadTrainer(
+      const v1::LoadTrainerRequest& request) override {
+    return Call<v1::Trainer>(*trainers_, &TrainersStub::LoadTrainer, request);
+  }
   absl::StatusOr<v1::PublishTrainerResponse> PublishTrainer(
       const v1::PublishTrainerRequest& request) override {
     return Call<v1::PublishTrainerResponse>(

@@ -92,6 +92,12 @@ class Client {
   virtual absl::Status DeleteTrainer(const std::string& name) = 0;
   virtual absl::StatusOr<v1::StepResponse> Step(
       const v1::StepRequest& request) = 0;
+  virtual absl::StatusOr<v1::TrainerCheckpoint> SaveTrainer(
+      const v1::SaveTrainerRequest& request) = 0;
+  virtual absl::StatusOr<v1::ListTrainerCheckpointsResponse>
+  ListTrainerCheckpoints(const std::string& trainer) = 0;
+  virtual absl::StatusOr<v1::Trainer> LoadTrainer(
+      const v1::LoadTrainerRequest& request) = 0;
   virtual absl::StatusOr<v1::PublishTrainerResponse> PublishTrainer(
       const v1::PublishTrainerRequest& request) = 0;
 

@@ -1,13 +1,17 @@
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "engine/train/dataset.h"
 #include "engine/train/vocabulary.h"
 #include "kernels/status.h"
 #include "proto/recurve/v1/compute.grpc.pb.h"
 #include "server/call.h"
 #include "server/convert.h"
+#include "server/resource_name.h"
 #include "server/services/services.h"
 
 namespace recurve::server {
@@ -29,11 +33,36 @@ OutputSelection SelectionOf(const v1::PredictRequest& request) {
   return selection;
 }
 
-absl::StatusOr<PredictRequest> FromWire(const Registry& registry,
+// --- The model that a request names ---
+
+bool NamesTrainer(absl::string_view model) {
+  return absl::StartsWith(model, "trainers/");
+}
+
+// At once; null for weights in training that FindModel has to fetch.
+absl::StatusOr<ModelHandle> FindReadyModel(const Engine& engine,
+                                           absl::string_view model) {
+  if (!NamesTrainer(model)) return engine.registry->Get(model);
+  ASSIGN_OR_RETURN(const std::string id, ParseName(model, "trainers", "model"));
+  return engine.trainers->ReadyWeights(id);
+}
+
+// May wait for a call of training.
+absl::StatusOr<ModelHandle> FindModel(const Engine& engine,
+                                      absl::string_view model,
+                                      const CallControl& control) {
+  if (!NamesTrainer(model)) return engine.registry->Get(model);
+  ASSIGN_OR_RETURN(const std::string id, ParseName(model, "trainers", "model"));
+  return engine.trainers->Weights(id, control.deadline);
+}
+
+// --- Predict and Evaluate ---
+
+absl::StatusOr<PredictRequest> FromWire(absl::StatusOr<ModelHandle> version,
                                         const v1::PredictRequest& wire,
                                         const CallControl& control) {
   PredictRequest request;
-  ASSIGN_OR_RETURN(request.version, registry.Get(wire.model()));
+  ASSIGN_OR_RETURN(request.version, std::move(version));
   ASSIGN_OR_RETURN(request.batch, server::FromWire(wire.batch()));
   ASSIGN_OR_RETURN(request.state, FloatsFromBytes(wire.state(), "state"));
   request.selection = SelectionOf(wire);
@@ -77,7 +106,7 @@ absl::Status Evaluate(const Engine& engine, const v1::EvaluateRequest& request,
                       const CallControl& control,
                       v1::EvaluateResponse* response) {
   ASSIGN_OR_RETURN(const ModelHandle version,
-                   engine.registry->Get(request.model()));
+                   FindModel(engine, request.model(), control));
   absl::StatusOr<Evaluation> evaluation;
   if (request.has_batch()) {
     evaluation = EvaluateBatch(engine, version, request, control);
@@ -126,16 +155,17 @@ class InferenceService final : public v1::Inference::CallbackService {
                                     const v1::PredictRequest* request,
                                     v1::PredictResponse* response) override {
     auto* const call = new UnaryCall(engine_.calls, *context);
-    auto native = FromWire(*engine_.registry, *request, call->control());
-    if (!native.ok()) {
-      call->Reply(native.status());
+    auto version = FindReadyModel(engine_, request->model());
+    if (!version.ok() || *version != nullptr) {
+      Run(std::move(version), call, request, response);
       return call;
     }
-    engine_.predictor.Predict(
-        *std::move(native),
-        [this, call, response](absl::StatusOr<Prediction> prediction) {
-          Reply(engine_, call, response, std::move(prediction));
+    const absl::Status accepted =
+        engine_.work.TryAdd([this, call, request, response] {
+          Run(FindModel(engine_, request->model(), call->control()), call,
+              request, response);
         });
+    if (!accepted.ok()) call->Reply(accepted);
     return call;
   }
 
@@ -150,6 +180,17 @@ class InferenceService final : public v1::Inference::CallbackService {
   }
 
  private:
+  void Run(absl::StatusOr<ModelHandle> version, UnaryCall* call,
+           const v1::PredictRequest* request, v1::PredictResponse* response) {
+    auto native = FromWire(std::move(version), *request, call->control());
+    if (!native.ok()) return call->Reply(native.status());
+    engine_.predictor.Predict(
+        *std::move(native),
+        [this, call, response](absl::StatusOr<Prediction> prediction) {
+          Reply(engine_, call, response, std::move(prediction));
+        });
+  }
+
   Engine& engine_;
 };
 

@@ -1,13 +1,16 @@
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "engine/base/resource_id.h"
-#include "engine/model/initialize.h"
+#include "engine/base/sha256.h"
 #include "engine/model/model.h"
-#include "engine/train/training_run.h"
+#include "engine/train/trainer_store.h"
 #include "kernels/status.h"
 #include "proto/recurve/v1/compute.grpc.pb.h"
 #include "server/call.h"
@@ -15,6 +18,7 @@
 #include "server/request_strings.h"
 #include "server/resource_name.h"
 #include "server/services/services.h"
+#include "server/services/trainer_start.h"
 
 namespace recurve::server {
 namespace {
@@ -22,104 +26,41 @@ namespace {
 using google::protobuf::Empty;
 using grpc::CallbackServerContext;
 
-v1::Trainer Describe(const TrainerEntry& entry) {
+v1::Trainer Describe(const TrainerInfo& trainer, bool with_vocabulary) {
+  const TrainerOrigin& origin = *trainer.origin;
   v1::Trainer wire;
-  wire.set_name(absl::StrCat("trainers/", entry.id));
-  *wire.mutable_create_time() = ToWire(entry.create_time);
-  wire.set_model(entry.model_name);
-  *wire.mutable_model_config() = entry.model->config();
-  *wire.mutable_config() = entry.trainer->config();
-  wire.set_step(entry.step);
+  wire.set_name(absl::StrCat("trainers/", trainer.id));
+  *wire.mutable_create_time() = ToWire(origin.create_time);
+  wire.set_model(origin.model_name);
+  *wire.mutable_model_config() = origin.model->config();
+  *wire.mutable_config() = origin.config;
+  wire.set_step(trainer.step);
+  wire.set_last_number(trainer.last_number);
+  wire.set_accumulated_calls(trainer.accumulated_calls);
+  wire.set_saved_step(trainer.saved_step);
+  wire.set_saved_number(trainer.saved_number);
+  wire.set_loaded(trainer.loaded);
+  wire.set_save_every_calls(origin.save_every_calls);
+  if (with_vocabulary) {
+    wire.mutable_vocabulary()->Assign(origin.vocabulary.begin(),
+                                      origin.vocabulary.end());
+  }
   return wire;
 }
 
-// --- What a trainer starts from ---
-
-struct Start {
-  TrainableModel model;
-  v1::TrainerConfig config;
-};
-
-absl::StatusOr<Start> StartFromSpec(Engine& engine, const v1::TrainSpec& spec,
-                                    TrainerEntry& entry) {
-  ASSIGN_OR_RETURN(TrainingRun run,
-                   PrepareTrainingRun(spec, *engine.datasets, engine.models,
-                                      engine.config.max_parameters()));
-  entry.model_name = spec.model();
-  return Start{std::move(run.start), spec.trainer()};
-}
-
-absl::StatusOr<Start> StartFromConfig(const Engine& engine,
-                                      const v1::CreateTrainerRequest& request,
-                                      TrainerEntry& entry) {
-  Start start;
-  start.config = request.config();
-  entry.model_name = request.model();
-  start.model.vocabulary = ToVector(request.vocabulary());
-  ASSIGN_OR_RETURN(start.model.model, Model::Create(request.model_config()));
-  RETURN_IF_ERROR(engine.CheckSize(*start.model.model));
-  start.model.parameters =
-      InitializeParameters(*start.model.model, request.config().seed());
-  return start;
-}
-
-absl::StatusOr<Start> StartFromVersion(Engine& engine,
-                                       const v1::CreateTrainerRequest& request,
-                                       TrainerEntry& entry) {
-  if (request.vocabulary_size() > 0) {
-    return absl::InvalidArgumentError(
-        "vocabulary: goes with model_config; a version has its own");
+v1::TrainerCheckpoint Describe(absl::string_view trainer_id,
+                               const NamedTrainerSummary& checkpoint) {
+  const TrainerSummary& summary = checkpoint.summary;
+  v1::TrainerCheckpoint wire;
+  if (!checkpoint.id.empty()) {
+    wire.set_name(
+        absl::StrCat("trainers/", trainer_id, "/checkpoints/", checkpoint.id));
   }
-  ASSIGN_OR_RETURN(const ModelHandle version,
-                   engine.registry->Get(request.from_version().empty()
-                                            ? request.model()
-                                            : request.from_version()));
-  ASSIGN_OR_RETURN(const auto parameters, version->Parameters());
-  entry.model_name = request.model().empty()
-                         ? absl::StrCat("models/", version->model_id)
-                         : request.model();
-  entry.names = version->names;
-  return Start{{version->model, version->vocabulary, *parameters},
-               request.config()};
-}
-
-absl::Status CheckRequest(const v1::CreateTrainerRequest& request) {
-  if (request.has_spec() &&
-      (!request.model().empty() || request.has_model_config() ||
-       !request.from_version().empty() || request.has_config() ||
-       request.vocabulary_size() > 0)) {
-    return absl::InvalidArgumentError(
-        "spec: says all that model, model_config, from_version, config and "
-        "vocabulary do; send one or the other");
-  }
-  if (request.has_model_config() && !request.from_version().empty()) {
-    return absl::InvalidArgumentError(
-        "model_config, from_version: only one of them can be where the weights "
-        "come from");
-  }
-  // Where PublishTrainer will put versions must be a name then already.
-  if (request.has_model_config() || !request.model().empty()) {
-    return ParseName(request.model(), "models", "model").status();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MakeTrainer(Engine& engine,
-                         const v1::CreateTrainerRequest& request,
-                         TrainerEntry& entry) {
-  RETURN_IF_ERROR(CheckRequest(request));
-  ASSIGN_OR_RETURN(
-      Start start,
-      request.has_spec() ? StartFromSpec(engine, request.spec(), entry)
-      : request.has_model_config() ? StartFromConfig(engine, request, entry)
-                                   : StartFromVersion(engine, request, entry));
-  entry.model = start.model.model;
-  entry.vocabulary = std::move(start.model.vocabulary);
-  ASSIGN_OR_RETURN(
-      entry.trainer,
-      Trainer::Create(engine.devices, entry.model,
-                      std::move(start.model.parameters), start.config));
-  return absl::OkStatus();
+  wire.set_step(summary.step);
+  wire.set_last_number(summary.record.calls.last_number());
+  *wire.mutable_create_time() = ToWire(summary.record.save_time);
+  wire.set_size_bytes(summary.size_bytes);
+  return wire;
 }
 
 absl::Status CreateTrainer(Engine& engine,
@@ -128,90 +69,163 @@ absl::Status CreateTrainer(Engine& engine,
   RETURN_IF_ERROR(CheckStrings(request));
   const std::string id = IdOrRandom(request.trainer_id(), "trainer-");
   RETURN_IF_ERROR(CheckResourceId(id, "trainer_id"));
-  ASSIGN_OR_RETURN(const auto entry,
-                   engine.trainers.Create(
-                       id, request.request_id(), [&](TrainerEntry& entry) {
-                         return MakeTrainer(engine, request, entry);
-                       }));
-  *response = Describe(*entry);
+  ASSIGN_OR_RETURN(const TrainerInfo trainer,
+                   engine.trainers->Create(id, request.request_id(), [&] {
+                     return StartOf(engine, request);
+                   }));
+  *response = Describe(trainer, /*with_vocabulary=*/true);
   return absl::OkStatus();
 }
 
-// --- Calls on a trainer, one at a time ---
+// --- Calls on a trainer ---
 
-absl::StatusOr<std::shared_ptr<TrainerEntry>> Find(const Engine& engine,
-                                                   const std::string& name) {
-  ASSIGN_OR_RETURN(const std::string id, ParseName(name, "trainers", "name"));
-  return engine.trainers.Get(id);
+absl::StatusOr<std::string> IdOf(absl::string_view name) {
+  return ParseName(name, "trainers", "name");
 }
 
-// Locks a trainer for as long as it lives, unless another call has it.
-class TrainerLock {
- public:
-  explicit TrainerLock(TrainerEntry& entry)
-      : entry_(entry), held_(entry.busy.TryLock()) {}
-  ~TrainerLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (held_) entry_.busy.Unlock();
+absl::StatusOr<StepAction> ActionOf(const v1::StepRequest& request) {
+  switch (request.action()) {
+    case v1::StepRequest::ACTION_UNSPECIFIED:
+    case v1::StepRequest::STEP:
+      return StepAction::kStep;
+    case v1::StepRequest::FORWARD_BACKWARD:
+      return StepAction::kForwardBackward;
+    case v1::StepRequest::OPTIMIZER_STEP:
+      return StepAction::kOptimizerStep;
+    case v1::StepRequest::FORWARD_BACKWARD_OPTIMIZER_STEP:
+      return StepAction::kForwardBackwardOptimizerStep;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "action: ", static_cast<int>(request.action()), " is none"));
   }
-  absl::Status status() const {
-    if (held_) return absl::OkStatus();
-    return absl::AbortedError(absl::StrCat(
-        "another call on trainers/", entry_.id,
-        " is running; calls on one trainer are made one after another"));
-  }
+}
 
- private:
-  TrainerEntry& entry_;
-  const bool held_;
+// What a request of Step holds, in the engine's types.
+struct NativeStep {
+  SequenceBatch batch;
+  Targets targets;
+  std::vector<std::string> stream_ids;
+  std::vector<std::string> end_stream_ids;
 };
+
+absl::Status CheckBatch(const Engine& engine, const Model& model,
+                        const NativeStep& step) {
+  RETURN_IF_ERROR(
+      model.CheckBatch(step.batch, /*allow_empty_sequences=*/false));
+  RETURN_IF_ERROR(model.CheckTargets(step.batch, step.targets));
+  if (step.batch.num_rows() <= engine.config.max_request_rows()) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "batch: ", step.batch.num_rows(), " rows, the limit of one request is ",
+      engine.config.max_request_rows()));
+}
 
 absl::Status Step(Engine& engine, const v1::StepRequest& request,
                   const CallControl& control, v1::StepResponse* response) {
-  ASSIGN_OR_RETURN(const auto entry, Find(engine, request.name()));
-  ASSIGN_OR_RETURN(const SequenceBatch batch, FromWire(request.batch()));
-  ASSIGN_OR_RETURN(const Targets targets, FromWire(request.targets()));
-  const Model& model = *entry->model;
-  RETURN_IF_ERROR(model.CheckBatch(batch, /*allow_empty_sequences=*/false));
-  RETURN_IF_ERROR(model.CheckTargets(batch, targets));
-  if (batch.num_rows() > engine.config.max_request_rows()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "batch: ", batch.num_rows(), " rows, the limit of one request is ",
-        engine.config.max_request_rows()));
+  ASSIGN_OR_RETURN(const std::string id, IdOf(request.name()));
+  ASSIGN_OR_RETURN(const TrainerInfo trainer, engine.trainers->Get(id));
+  NumberedStep step;
+  NativeStep native;
+  ASSIGN_OR_RETURN(step.call.action, ActionOf(request));
+  if (request.has_batch() || step.call.action != StepAction::kOptimizerStep) {
+    ASSIGN_OR_RETURN(native.batch, FromWire(request.batch()));
+    ASSIGN_OR_RETURN(native.targets, FromWire(request.targets()));
+    RETURN_IF_ERROR(CheckBatch(engine, *trainer.origin->model, native));
+    step.call.batch = &native.batch;
+    step.call.targets = &native.targets;
   }
-  const TrainerLock lock(*entry);
-  RETURN_IF_ERROR(lock.status());
-  StepCall call;
-  call.batch = &batch;
-  call.targets = &targets;
-  call.continue_streams = request.continue_streams();
-  call.cancelled = control.cancelled.get();
-  ASSIGN_OR_RETURN(const StepResult result, entry->trainer->Step(call));
-  entry->step = result.step;
+  native.stream_ids = ToVector(request.stream_ids());
+  native.end_stream_ids = ToVector(request.end_stream_ids());
+  step.call.continue_streams = request.continue_streams();
+  step.call.stream_ids = native.stream_ids;
+  step.call.end_stream_ids = native.end_stream_ids;
+  if (request.has_learning_rate()) {
+    step.call.learning_rate = request.learning_rate();
+  }
+  step.call.cancelled = control.cancelled.get();
+  step.number = request.number();
+  if (step.number != 0) {
+    step.request_sha256 = Sha256Hex(request.SerializeAsString());
+  }
+  ASSIGN_OR_RETURN(const StepResult result, engine.trainers->Step(id, step));
   *response = ToWire(result);
+  response->set_number(request.number());
+  return absl::OkStatus();
+}
+
+absl::Status SaveTrainer(Engine& engine, const v1::SaveTrainerRequest& request,
+                         v1::TrainerCheckpoint* response) {
+  ASSIGN_OR_RETURN(const std::string id, IdOf(request.name()));
+  ASSIGN_OR_RETURN(const NamedTrainerSummary saved,
+                   engine.trainers->Save(id, request.checkpoint_id()));
+  *response = Describe(id, saved);
+  return absl::OkStatus();
+}
+
+absl::Status ListTrainerCheckpoints(
+    const Engine& engine, const v1::ListTrainerCheckpointsRequest& request,
+    v1::ListTrainerCheckpointsResponse* response) {
+  ASSIGN_OR_RETURN(const std::string id, IdOf(request.name()));
+  ASSIGN_OR_RETURN(const auto checkpoints,
+                   engine.trainers->ListCheckpoints(id));
+  for (const NamedTrainerSummary& checkpoint : checkpoints) {
+    *response->add_checkpoints() = Describe(id, checkpoint);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadTrainer(Engine& engine, const v1::LoadTrainerRequest& request,
+                         v1::Trainer* response) {
+  ASSIGN_OR_RETURN(const std::string id, IdOf(request.name()));
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(request.checkpoint(), absl::MaxSplits("/checkpoints/", 1));
+  ASSIGN_OR_RETURN(const std::string source,
+                   ParseName(parts.first, "trainers", "checkpoint"));
+  RETURN_IF_ERROR(CheckResourceId(parts.second, "checkpoint"));
+  ASSIGN_OR_RETURN(const TrainerInfo trainer,
+                   engine.trainers->GoOnFrom(id, source, parts.second,
+                                             request.weights_only()));
+  *response = Describe(trainer, /*with_vocabulary=*/true);
   return absl::OkStatus();
 }
 
 absl::Status PublishTrainer(Engine& engine,
                             const v1::PublishTrainerRequest& request,
+                            const CallControl& control,
                             v1::PublishTrainerResponse* response) {
   RETURN_IF_ERROR(CheckStrings(request));
-  ASSIGN_OR_RETURN(const auto entry, Find(engine, request.name()));
-  ASSIGN_OR_RETURN(const std::string id,
-                   ParseName(entry->model_name, "models", "model"));
-  VersionContents contents;
-  contents.model = entry->model;
-  {
-    const TrainerLock lock(*entry);
-    RETURN_IF_ERROR(lock.status());
-    ASSIGN_OR_RETURN(contents.parameters, entry->trainer->Parameters());
+  ASSIGN_OR_RETURN(const std::string id, IdOf(request.name()));
+  ASSIGN_OR_RETURN(const TrainerInfo trainer, engine.trainers->Get(id));
+  const TrainerOrigin& origin = *trainer.origin;
+  ASSIGN_OR_RETURN(const std::string model_id,
+                   ParseName(origin.model_name, "models", "model"));
+  ModelHandle version =
+      engine.registry->FindRequest(model_id, request.request_id());
+  if (version == nullptr) {
+    ASSIGN_OR_RETURN(const ModelHandle weights,
+                     engine.trainers->Weights(id, control.deadline));
+    ASSIGN_OR_RETURN(const auto parameters, weights->Parameters());
+    VersionContents contents;
+    contents.model = origin.model;
+    contents.parameters = *parameters;
+    contents.vocabulary = origin.vocabulary;
+    contents.names = origin.names;
+    contents.source = absl::StrCat("trainers/", id);
+    contents.request_id = request.request_id();
+    ASSIGN_OR_RETURN(version,
+                     engine.registry->Publish(model_id, std::move(contents)));
   }
-  contents.vocabulary = entry->vocabulary;
-  contents.names = entry->names;
-  contents.source = absl::StrCat("trainers/", entry->id);
-  contents.request_id = request.request_id();
-  ASSIGN_OR_RETURN(const ModelHandle version,
-                   engine.registry->Publish(id, std::move(contents)));
   response->set_model_version(version->name);
+  return absl::OkStatus();
+}
+
+absl::Status GetTrainer(const Engine& engine,
+                        const v1::GetTrainerRequest& request,
+                        v1::Trainer* response) {
+  ASSIGN_OR_RETURN(const std::string id, IdOf(request.name()));
+  ASSIGN_OR_RETURN(const TrainerInfo trainer, engine.trainers->Get(id));
+  *response = Describe(trainer, /*with_vocabulary=*/true);
   return absl::OkStatus();
 }
 
@@ -223,14 +237,14 @@ absl::Status ListTrainers(const Engine& engine,
     RETURN_IF_ERROR(CheckResourceId(request.page_token(), "page_token"));
   }
   std::string last;
-  for (const auto& entry :
-       engine.trainers.List(request.page_token(), size + 1)) {
+  for (const TrainerInfo& trainer :
+       engine.trainers->List(request.page_token(), size + 1)) {
     if (response->trainers_size() == size) {
       response->set_next_page_token(last);
       break;
     }
-    *response->add_trainers() = Describe(*entry);
-    last = entry->id;
+    *response->add_trainers() = Describe(trainer, /*with_vocabulary=*/false);
+    last = trainer.id;
   }
   return absl::OkStatus();
 }
@@ -242,19 +256,15 @@ class TrainersService final : public v1::Trainers::CallbackService {
   grpc::ServerUnaryReactor* CreateTrainer(
       CallbackServerContext* context, const v1::CreateTrainerRequest* request,
       v1::Trainer* response) override {
-    return ReplyByWork(engine_.calls, engine_.work, context,
-                       [this, request, response](const CallControl&) {
-                         return server::CreateTrainer(engine_, *request,
-                                                      response);
-                       });
+    return Work(context, [this, request, response](const CallControl&) {
+      return server::CreateTrainer(engine_, *request, response);
+    });
   }
 
   grpc::ServerUnaryReactor* GetTrainer(CallbackServerContext* context,
                                        const v1::GetTrainerRequest* request,
                                        v1::Trainer* response) override {
-    auto entry = Find(engine_, request->name());
-    if (entry.ok()) *response = Describe(**entry);
-    return ReplyNow(context, entry.status());
+    return ReplyNow(context, server::GetTrainer(engine_, *request, response));
   }
 
   grpc::ServerUnaryReactor* ListTrainers(
@@ -266,36 +276,61 @@ class TrainersService final : public v1::Trainers::CallbackService {
   grpc::ServerUnaryReactor* DeleteTrainer(
       CallbackServerContext* context, const v1::DeleteTrainerRequest* request,
       Empty*) override {
-    return ReplyByWork(engine_.calls, engine_.work, context,
-                       [this, request](const CallControl&) -> absl::Status {
-                         ASSIGN_OR_RETURN(
-                             const std::string id,
-                             ParseName(request->name(), "trainers", "name"));
-                         return engine_.trainers.Delete(id);
-                       });
+    return Work(context, [this, request](const CallControl&) -> absl::Status {
+      ASSIGN_OR_RETURN(const std::string id, IdOf(request->name()));
+      return engine_.trainers->Delete(id);
+    });
   }
 
   grpc::ServerUnaryReactor* Step(CallbackServerContext* context,
                                  const v1::StepRequest* request,
                                  v1::StepResponse* response) override {
-    return ReplyByWork(engine_.calls, engine_.work, context,
-                       [this, request, response](const CallControl& control) {
-                         return server::Step(engine_, *request, control,
-                                             response);
-                       });
+    return Work(context, [this, request, response](const CallControl& control) {
+      return server::Step(engine_, *request, control, response);
+    });
+  }
+
+  grpc::ServerUnaryReactor* SaveTrainer(
+      CallbackServerContext* context, const v1::SaveTrainerRequest* request,
+      v1::TrainerCheckpoint* response) override {
+    return Work(context, [this, request, response](const CallControl&) {
+      return server::SaveTrainer(engine_, *request, response);
+    });
+  }
+
+  grpc::ServerUnaryReactor* ListTrainerCheckpoints(
+      CallbackServerContext* context,
+      const v1::ListTrainerCheckpointsRequest* request,
+      v1::ListTrainerCheckpointsResponse* response) override {
+    return Work(context, [this, request, response](const CallControl&) {
+      return server::ListTrainerCheckpoints(engine_, *request, response);
+    });
+  }
+
+  grpc::ServerUnaryReactor* LoadTrainer(CallbackServerContext* context,
+                                        const v1::LoadTrainerRequest* request,
+                                        v1::Trainer* response) override {
+    return Work(context, [this, request, response](const CallControl&) {
+      return server::LoadTrainer(engine_, *request, response);
+    });
   }
 
   grpc::ServerUnaryReactor* PublishTrainer(
       CallbackServerContext* context, const v1::PublishTrainerRequest* request,
       v1::PublishTrainerResponse* response) override {
-    return ReplyByWork(engine_.calls, engine_.work, context,
-                       [this, request, response](const CallControl&) {
-                         return server::PublishTrainer(engine_, *request,
-                                                       response);
-                       });
+    return Work(context, [this, request, response](const CallControl& control) {
+      return server::PublishTrainer(engine_, *request, control, response);
+    });
   }
 
  private:
+  // Answered by a work thread.
+  grpc::ServerUnaryReactor* Work(
+      CallbackServerContext* context,
+      std::function<absl::Status(const CallControl&)> work) {
+    return ReplyByWork(engine_.calls, engine_.work, context, std::move(work));
+  }
+
   Engine& engine_;
 };
 

@@ -32,6 +32,23 @@ class TrainersTest : public ServiceTest {
     return status;
   }
 
+  v1::Trainer Get(const std::string& name) {
+    v1::GetTrainerRequest request;
+    request.set_name(name);
+    v1::Trainer trainer;
+    ExpectOk(Call(*trainers, &Stub::GetTrainer, request, &trainer));
+    return trainer;
+  }
+  // Of a version's weights.
+  std::string Sha256(const std::string& version) {
+    v1::GetModelVersionRequest request;
+    request.set_name(version);
+    v1::ModelVersion published;
+    ExpectOk(
+        Call(*models, &v1::Models::Stub::GetModelVersion, request, &published));
+    return published.sha256();
+  }
+
   static v1::CreateTrainerRequest FromConfig() {
     v1::CreateTrainerRequest request;
     request.set_trainer_id("t");
@@ -152,7 +169,7 @@ TEST_F(TrainersTest, ListsAndDeletes) {
 }
 
 TEST_F(TrainersTest, RepeatedCreationsAndLimits) {
-  config.set_max_trainers(1);
+  config.set_max_stored_trainers(1);
   Start();
   v1::CreateTrainerRequest request = FromConfig();
   request.set_request_id("r");
@@ -336,6 +353,338 @@ TEST_F(TrainersTest, StartsFromATrainingSpec) {
   EXPECT_NE(versions[0].name(), versions[1].name());
   EXPECT_EQ(versions[0].sha256(), versions[1].sha256());
   EXPECT_EQ(versions[0].vocabulary_size(), 5);
+}
+
+// --- Numbered calls ---
+
+TEST_F(TrainersTest, ANumberedStepMadeAgainGetsTheSameReplyAndChangesNothing) {
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  v1::StepRequest request = TokenStep();
+  v1::StepResponse first, again;
+  request.set_number(1);
+  ExpectOk(Step(request, &first));
+  EXPECT_EQ(first.number(), 1);
+  std::string before, after;
+  ExpectOk(Publish("trainers/t", "", &before));
+  for (int i = 0; i < 3; ++i) {
+    ExpectOk(Step(request, &again));
+    EXPECT_EQ(again.SerializeAsString(), first.SerializeAsString());
+  }
+  ExpectOk(Publish("trainers/t", "", &after));
+  EXPECT_EQ(Sha256(after), Sha256(before));
+
+  request.set_learning_rate(0.5);
+  ExpectError(Step(request, &again), StatusCode::INVALID_ARGUMENT, "number");
+  request.set_number(3);
+  ExpectError(Step(request, &again), StatusCode::FAILED_PRECONDITION,
+              "go on from number 2");
+  request.set_number(-1);
+  ExpectError(Step(request, &again), StatusCode::INVALID_ARGUMENT, "number");
+  EXPECT_EQ(Get("trainers/t").last_number(), 1);
+}
+
+TEST_F(TrainersTest, OfTwoClientsThatSendTheSameBothGetEachReply) {
+  constexpr int64_t kCalls = 16;  // whose replies are all kept
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  std::vector<std::string> replies[2];
+  std::vector<std::thread> clients;
+  for (auto& mine : replies) {
+    clients.emplace_back([&] {
+      v1::StepRequest request = TokenStep();
+      for (int64_t number = 1; number <= kCalls;) {
+        request.set_number(number);
+        v1::StepResponse response;
+        const grpc::Status status = Step(request, &response);
+        if (status.error_code() == StatusCode::ABORTED) continue;
+        ExpectOk(status);
+        mine.push_back(response.SerializeAsString());
+        ++number;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(replies[0], replies[1]);
+  EXPECT_EQ(Get("trainers/t").step(), kCalls);
+}
+
+TEST_F(TrainersTest, AClientThatGoesAwayInTheMiddleOfAStepChangesNothing) {
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  v1::StepRequest large = TokenStep();
+  large.set_number(1);
+  large.mutable_batch()->Clear();
+  large.mutable_batch()->add_cu_seqlens(0);
+  for (int i = 1; i <= 500; ++i) {  // each a micro-batch
+    large.mutable_batch()->add_cu_seqlens(i * 1500);
+  }
+  large.mutable_batch()->mutable_tokens()->Resize(500 * 1500, 1);
+  large.mutable_targets()->mutable_classes()->Resize(500 * 1500, 2);
+  grpc::ClientContext context;
+  std::thread client([&] {
+    v1::StepResponse response;
+    ExpectError(trainers->Step(&context, large, &response),
+                StatusCode::CANCELLED, "");
+  });
+  WaitForRows();
+  context.TryCancel();
+  client.join();
+
+  v1::StepRequest request = TokenStep();
+  request.set_number(1);
+  v1::StepResponse response;
+  grpc::Status status;
+  do {  // until the server has seen that the client is gone
+    status = Step(request, &response);
+  } while (status.error_code() == StatusCode::ABORTED);
+  ExpectOk(status);
+  EXPECT_EQ(response.step(), 1);
+}
+
+// --- What a call does ---
+
+TEST_F(TrainersTest, ActionsApartAreTheSameAsTogether) {
+  const auto train = [this](const std::string& id, bool apart) {
+    v1::CreateTrainerRequest create = FromConfig();
+    create.set_trainer_id(id);
+    v1::Trainer trainer;
+    ExpectOk(Create(create, &trainer));
+    v1::StepRequest request = TokenStep();
+    request.set_name(trainer.name());
+    v1::StepResponse response;
+    request.set_action(v1::StepRequest::FORWARD_BACKWARD);
+    ExpectOk(Step(request, &response));
+    EXPECT_FALSE(response.updated());
+    EXPECT_EQ(response.accumulated_calls(), 1);
+    EXPECT_EQ(Get(trainer.name()).accumulated_calls(), 1);
+    if (apart) {
+      ExpectOk(Step(request, &response));
+      request.clear_batch();
+      request.clear_targets();
+      request.set_action(v1::StepRequest::OPTIMIZER_STEP);
+    } else {
+      request.set_action(v1::StepRequest::FORWARD_BACKWARD_OPTIMIZER_STEP);
+    }
+    request.set_learning_rate(0.25);
+    ExpectOk(Step(request, &response));
+    EXPECT_TRUE(response.updated());
+    EXPECT_EQ(response.learning_rate(), 0.25);
+    EXPECT_EQ(response.step(), 1);
+    EXPECT_EQ(response.accumulated_calls(), 0);
+    std::string version;
+    ExpectOk(Publish(trainer.name(), "", &version));
+    return Sha256(version);
+  };
+  EXPECT_EQ(train("apart", true), train("together", false));
+}
+
+TEST_F(TrainersTest, NamedStreamsGoOnAsThoseByPlaceDo) {
+  const auto train = [this](const std::string& id, bool named) {
+    v1::CreateTrainerRequest create = FromConfig();
+    create.set_trainer_id(id);
+    v1::Trainer trainer;
+    ExpectOk(Create(create, &trainer));
+    for (int i = 0; i < 3; ++i) {
+      v1::StepRequest request = TokenStep();
+      request.set_name(trainer.name());
+      if (named) {
+        request.add_stream_ids("one");
+        request.add_stream_ids("two");
+        if (i == 2) request.add_end_stream_ids("one");
+      } else {
+        request.set_continue_streams(i > 0);
+      }
+      v1::StepResponse response;
+      ExpectOk(Step(request, &response));
+    }
+    std::string version;
+    ExpectOk(Publish(trainer.name(), "", &version));
+    return Sha256(version);
+  };
+  EXPECT_EQ(train("named", true), train("placed", false));
+}
+
+TEST_F(TrainersTest, CallsThatCannotBe) {
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  v1::StepResponse response;
+  v1::StepRequest request = TokenStep();
+  request.set_action(static_cast<v1::StepRequest::Action>(77));
+  ExpectError(Step(request, &response), StatusCode::INVALID_ARGUMENT, "action");
+  request = TokenStep();
+  request.set_action(v1::StepRequest::OPTIMIZER_STEP);
+  ExpectError(Step(request, &response), StatusCode::INVALID_ARGUMENT, "batch");
+  request.clear_batch();
+  request.clear_targets();
+  ExpectError(Step(request, &response), StatusCode::FAILED_PRECONDITION, "");
+  request.set_action(v1::StepRequest::FORWARD_BACKWARD);
+  ExpectError(Step(request, &response), StatusCode::INVALID_ARGUMENT, "");
+  request = TokenStep();
+  request.add_stream_ids("one of two");
+  ExpectError(Step(request, &response), StatusCode::INVALID_ARGUMENT,
+              "stream_ids");
+  EXPECT_EQ(Get("trainers/t").step(), 0);
+}
+
+// --- On disk ---
+
+TEST_F(TrainersTest, ARestartGoesOnWhereItWas) {
+  v1::CreateTrainerRequest create = FromConfig();
+  for (const char* token : {"a", "b", "c", "d", "e"}) {
+    create.add_vocabulary(token);
+  }
+  create.set_save_every_calls(5);
+  v1::Trainer trainer;
+  ExpectOk(Create(create, &trainer));
+  EXPECT_EQ(trainer.vocabulary_size(), 5);
+  v1::StepRequest request = TokenStep();
+  v1::StepResponse response, again;
+  for (int64_t number : {1, 2, 3}) {
+    request.set_number(number);
+    ExpectOk(Step(request, &response));
+  }
+  trainer = Get("trainers/t");
+  EXPECT_EQ(trainer.saved_number(), 0);
+  EXPECT_TRUE(trainer.loaded());
+  Start();
+
+  const v1::Trainer after = Get("trainers/t");
+  EXPECT_FALSE(after.loaded());
+  EXPECT_EQ(after.saved_number(), 3);
+  EXPECT_EQ(after.saved_step(), 3);
+  EXPECT_EQ(after.vocabulary_size(), 5);
+  EXPECT_EQ(after.model_config().SerializeAsString(),
+            trainer.model_config().SerializeAsString());
+  EXPECT_EQ(after.config().SerializeAsString(),
+            trainer.config().SerializeAsString());
+  EXPECT_EQ(after.create_time().SerializeAsString(),
+            trainer.create_time().SerializeAsString());
+  EXPECT_EQ(after.save_every_calls(), 5);
+  ExpectOk(Step(request, &again));
+  EXPECT_EQ(again.SerializeAsString(), response.SerializeAsString());
+}
+
+TEST_F(TrainersTest, SavesListsAndLoadsCheckpoints) {
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  v1::StepRequest request = TokenStep();
+  v1::StepResponse response;
+  ExpectOk(Step(request, &response));
+  v1::SaveTrainerRequest save;
+  save.set_name("trainers/t");
+  v1::TrainerCheckpoint checkpoint;
+  ExpectOk(Call(*trainers, &Stub::SaveTrainer, save, &checkpoint));
+  EXPECT_EQ(checkpoint.name(), "");
+  EXPECT_EQ(checkpoint.step(), 1);
+  EXPECT_EQ(Get("trainers/t").saved_step(), 1);
+  save.set_checkpoint_id("first");
+  ExpectOk(Call(*trainers, &Stub::SaveTrainer, save, &checkpoint));
+  EXPECT_EQ(checkpoint.name(), "trainers/t/checkpoints/first");
+  EXPECT_GT(checkpoint.size_bytes(), 0);
+  EXPECT_GT(checkpoint.create_time().seconds(), 0);
+  save.set_checkpoint_id("First");
+  ExpectError(Call(*trainers, &Stub::SaveTrainer, save, &checkpoint),
+              StatusCode::INVALID_ARGUMENT, "checkpoint_id");
+
+  std::string before, after;
+  ExpectOk(Publish("trainers/t", "", &before));
+  ExpectOk(Step(request, &response));
+  v1::LoadTrainerRequest load;
+  load.set_name("trainers/t");
+  load.set_checkpoint("trainers/t/checkpoints/first");
+  ExpectOk(Call(*trainers, &Stub::LoadTrainer, load, &trainer));
+  EXPECT_EQ(trainer.step(), 1);
+  ExpectOk(Publish("trainers/t", "", &after));
+  EXPECT_EQ(Sha256(after), Sha256(before));
+  load.set_weights_only(true);
+  ExpectOk(Call(*trainers, &Stub::LoadTrainer, load, &trainer));
+  EXPECT_EQ(trainer.step(), 0);
+  for (const char* bad : {"first", "trainers/t", "trainers/t/checkpoints/",
+                          "trainers/t/checkpoints/../x"}) {
+    load.set_checkpoint(bad);
+    ExpectError(Call(*trainers, &Stub::LoadTrainer, load, &trainer),
+                StatusCode::INVALID_ARGUMENT, "checkpoint");
+  }
+
+  v1::ListTrainerCheckpointsRequest list;
+  list.set_name("trainers/t");
+  v1::ListTrainerCheckpointsResponse checkpoints;
+  ExpectOk(Call(*trainers, &Stub::ListTrainerCheckpoints, list, &checkpoints));
+  ASSERT_EQ(checkpoints.checkpoints_size(), 1);
+  EXPECT_EQ(checkpoints.checkpoints(0).name(), "trainers/t/checkpoints/first");
+}
+
+// --- The weights in training ---
+
+TEST_F(TrainersTest, PredictsAndEvaluatesWithTheWeightsInTraining) {
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  v1::StepResponse response;
+  for (int i = 0; i < 3; ++i) {
+    ExpectOk(Step(TokenStep(), &response));
+    std::string version;
+    ExpectOk(Publish("trainers/t", "", &version));
+
+    v1::PredictRequest predict;
+    *predict.mutable_batch() = Tokens({{0, 1, 2, 3}});
+    predict.set_want_logits(true);
+    predict.set_want_state(true);
+    v1::PredictResponse training, published;
+    predict.set_model("trainers/t");
+    ExpectOk(
+        Call(*inference, &v1::Inference::Stub::Predict, predict, &training));
+    EXPECT_EQ(training.model_version(), "trainers/t");
+    predict.set_model(version);
+    ExpectOk(
+        Call(*inference, &v1::Inference::Stub::Predict, predict, &published));
+    EXPECT_EQ(training.logits(), published.logits());
+    EXPECT_EQ(training.state(), published.state());
+
+    v1::EvaluateRequest evaluate;
+    *evaluate.mutable_batch() = Tokens({{0, 1, 2, 3}});
+    v1::EvaluateResponse losses[2];
+    evaluate.set_model("trainers/t");
+    ExpectOk(
+        Call(*inference, &v1::Inference::Stub::Evaluate, evaluate, &losses[0]));
+    evaluate.set_model(version);
+    ExpectOk(
+        Call(*inference, &v1::Inference::Stub::Evaluate, evaluate, &losses[1]));
+    EXPECT_EQ(losses[0].loss(), losses[1].loss());
+  }
+  v1::PredictRequest predict;
+  v1::PredictResponse none;
+  *predict.mutable_batch() = Tokens({{0}});
+  predict.set_model("trainers/none");
+  ExpectError(Call(*inference, &v1::Inference::Stub::Predict, predict, &none),
+              StatusCode::NOT_FOUND, "trainers/none");
+  predict.set_model("trainers/t/versions/1");
+  ExpectError(Call(*inference, &v1::Inference::Stub::Predict, predict, &none),
+              StatusCode::INVALID_ARGUMENT, "model");
+}
+
+TEST_F(TrainersTest, ReadersAndStepsAtTheSameTime) {
+  v1::Trainer trainer;
+  ExpectOk(Create(FromConfig(), &trainer));
+  std::atomic<bool> done = false;
+  std::vector<std::thread> readers;
+  for (int r = 0; r < 2; ++r) {
+    readers.emplace_back([&] {
+      v1::PredictRequest predict;
+      predict.set_model("trainers/t");
+      *predict.mutable_batch() = Tokens({{0, 1}});
+      while (!done) {
+        v1::PredictResponse response;
+        ExpectOk(Call(*inference, &v1::Inference::Stub::Predict, predict,
+                      &response));
+      }
+    });
+  }
+  v1::StepResponse response;
+  for (int i = 0; i < 50; ++i) ExpectOk(Step(TokenStep(), &response));
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(response.step(), 50);
 }
 
 }  // namespace
