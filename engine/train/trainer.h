@@ -62,10 +62,10 @@ struct TrainerOptions {
   // What no call exceeds. Then everything is reserved at the start, and no call
   // is refused for want of memory; without it a trainer begins with little, and
   // takes what is missing call by call.
-  std::optional<CallBounds> calls;
+  std::optional<CallBounds> calls = std::nullopt;
   // The trainer waits in line for its first reservations. Without it: refused
   // at once where others hold the memory.
-  std::optional<Ledger::Wait> wait;
+  std::optional<Ledger::Wait> wait = std::nullopt;
 };
 
 class Trainer {
