@@ -34,10 +34,9 @@ absl::StatusOr<std::shared_ptr<StoredTrainer>> StoredTrainer::Create(
     const TrainerContext& context, const std::string& id,
     const std::string& path, TrainerOrigin origin,
     std::vector<float> parameters) {
-  ASSIGN_OR_RETURN(
-      auto trainer,
-      Trainer::Create(*context.devices, origin.model, std::move(parameters),
-                      origin.config, {.owner = absl::StrCat("trainers/", id)}));
+  ASSIGN_OR_RETURN(auto trainer,
+                   Trainer::Create(*context.devices, origin.model,
+                                   std::move(parameters), origin.config));
   TrainerRecord record;
   record.origin = std::move(origin);
   record.origin.config = trainer->config();
@@ -159,8 +158,7 @@ absl::Status StoredTrainer::Load() {
   }
   ASSIGN_OR_RETURN(auto trainer,
                    Trainer::Create(*context_.devices, origin_->model,
-                                   saved->state.parameters, origin_->config,
-                                   {.owner = absl::StrCat("trainers/", id_)}));
+                                   saved->state.parameters, origin_->config));
   RETURN_IF_ERROR(
       trainer->Load(std::move(saved->state), /*weights_only=*/false));
   trainer_ = std::move(trainer);

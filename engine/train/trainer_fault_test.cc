@@ -263,9 +263,9 @@ TEST(TrainerBesideOthers, TwoTrainersAndServingDoNotDisturbEachOther) {
     });
   }
   std::thread clients([&] {
-    for (int next = 0; training; next = (next + 1) % pool.size()) {
+    while (training) {
       absl::Notification done;
-      pool.device(next).Enqueue(TaskClass::kServing, [&](Backend&) {
+      pool.LeastLoaded().Enqueue(TaskClass::kServing, [&](Backend&) {
         ++served;
         done.Notify();
       });
