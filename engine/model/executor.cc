@@ -28,6 +28,7 @@ class Executor::Impl {
   const Model& model() const { return *model_; }
 
   absl::Status ReadSkipScales();
+  absl::Status ReserveArena(int64_t bytes);
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
   absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
   absl::Status Backward(const BackwardArgs& args);
@@ -89,15 +90,19 @@ absl::StatusOr<ForwardResult> Executor::Impl::Forward(const ForwardArgs& args) {
   return ForwardResult{a_.output, a_.hidden(), a_.state_out};
 }
 
+absl::Status Executor::Impl::ReserveArena(int64_t bytes) {
+  if (arena_ != nullptr && arena_->bytes() >= bytes) return absl::OkStatus();
+  phase_ = Phase::kNothing;
+  arena_.reset();  // never two arenas at once
+  ASSIGN_OR_RETURN(arena_, backend_.Allocate(bytes));
+  return absl::OkStatus();
+}
+
 absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
   const int64_t rows = args.batch->num_rows();
   const int64_t sequences = args.batch->num_sequences();
   const PassMemory pass = {args.mode, rows, sequences, args.input_gradients};
-  const int64_t bytes = LayOut(*model_, pass, nullptr).bytes;
-  if (arena_ == nullptr || arena_->bytes() < bytes) {
-    arena_.reset();  // never two arenas at once
-    ASSIGN_OR_RETURN(arena_, backend_.Allocate(bytes));
-  }
+  RETURN_IF_ERROR(ReserveArena(LayOut(*model_, pass, nullptr).bytes));
   a_ = LayOut(*model_, pass, arena_->data());
   for (size_t l = 0; l < a_.layers.size(); ++l) {
     if (auto* sru = std::get_if<SruActivations>(&a_.layers[l].cell)) {
@@ -220,6 +225,9 @@ int64_t Executor::ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
   return LayOut(model, {mode, num_rows, num_sequences}, nullptr).bytes;
 }
 
+absl::Status Executor::ReserveArena(int64_t bytes) {
+  return impl_->ReserveArena(bytes);
+}
 absl::StatusOr<ForwardResult> Executor::Forward(const ForwardArgs& args) {
   return impl_->Forward(args);
 }

@@ -91,6 +91,9 @@ class Executor {
   static int64_t ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
                             int64_t num_sequences);
 
+  // Makes the arena that large at once; what the last Forward left in it is
+  // lost if it was not.
+  absl::Status ReserveArena(int64_t bytes);
   // The arena grows to the largest batch seen; it is one allocation. Afterwards
   // nothing is allocated on the device.
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);

@@ -136,8 +136,8 @@ int64_t MostMicroBatches(const CallBounds& call, int64_t micro_batch_rows) {
   return std::min(call.sequences, 2 * (call.rows / (micro_batch_rows + 1)) + 1);
 }
 
-MemoryPlan TrainingPlan(const Model& model, const TrainingNeeds& needs,
-                        int rank, int world_size) {
+TrainingShape LargestShape(const TrainingNeeds& needs, int rank,
+                           int world_size) {
   const int64_t count = MostMicroBatches(needs.call, needs.micro_batch_rows);
   TrainingShape shape;
   shape.largest_micro_batch =
@@ -148,7 +148,12 @@ MemoryPlan TrainingPlan(const Model& model, const TrainingNeeds& needs,
   shape.world_size = world_size;
   shape.live_partials = MaxLivePartials(count, world_size);
   shape.exchange_pieces = MaxExchangePieces(count, world_size);
-  return TrainingPlan(model, shape);
+  return shape;
+}
+
+MemoryPlan TrainingPlan(const Model& model, const TrainingNeeds& needs,
+                        int rank, int world_size) {
+  return TrainingPlan(model, LargestShape(needs, rank, world_size));
 }
 
 absl::StatusOr<std::vector<int>> FittingDevices(

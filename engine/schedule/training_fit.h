@@ -37,6 +37,8 @@ struct TrainingNeeds {
 
 // What device `rank` must hold for any call of the run, however micro-batches
 // are assigned.
+TrainingShape LargestShape(const TrainingNeeds& needs, int rank,
+                           int world_size);
 MemoryPlan TrainingPlan(const Model& model, const TrainingNeeds& needs,
                         int rank, int world_size);
 

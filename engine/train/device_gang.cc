@@ -1,22 +1,28 @@
 #include "engine/train/device_gang.h"
 
-#include <vector>
+#include <algorithm>
 
 #include "absl/synchronization/notification.h"
 
 namespace recurve {
 
-absl::Status RunGang(DevicePool& pool, GangKind kind, const RankTask& task) {
-  std::vector<absl::Status> statuses(pool.size());
+absl::Status RunGang(const DeviceGroup& group, GangKind kind,
+                     const RankTask& task) {
+  std::vector<absl::Status> statuses(group.size());
   absl::Notification done;
-  const auto run = [&](int rank, Backend& backend) {
+  // A gang is on all devices of the pool; the others have nothing to do in it.
+  const auto run = [&](int device, Backend& backend) {
+    const auto member =
+        std::lower_bound(group.members.begin(), group.members.end(), device);
+    if (member == group.members.end() || *member != device) return;
+    const int rank = static_cast<int>(member - group.members.begin());
     statuses[rank] = task(rank, backend);
   };
   const auto notify = [&] { done.Notify(); };
   if (kind == GangKind::kCollective) {
-    pool.EnqueueCollective(run, notify);
+    group.pool->EnqueueCollective(run, notify);
   } else {
-    pool.EnqueueGang(run, notify);
+    group.pool->EnqueueGang(run, notify);
   }
   done.WaitForNotification();
   absl::Status worst;

@@ -1,8 +1,9 @@
-// A task that all devices of a pool do, and the wait for it.
+// The devices of a pool that a trainer is on, and tasks that they do together.
 #ifndef RECURVE_ENGINE_TRAIN_DEVICE_GANG_H_
 #define RECURVE_ENGINE_TRAIN_DEVICE_GANG_H_
 
 #include <functional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/schedule/device.h"
@@ -10,14 +11,24 @@
 
 namespace recurve {
 
+// Rank r is device members[r] of the pool; ascending. `pool` outlives it.
+struct DeviceGroup {
+  DevicePool* pool = nullptr;
+  std::vector<int> members;
+
+  int size() const { return static_cast<int>(members.size()); }
+  DeviceWorker& device(int rank) const { return pool->device(members[rank]); }
+};
+
 using RankTask = std::function<absl::Status(int rank, Backend&)>;
 
 enum class GangKind { kIndependent, kCollective };
 
-// Runs the task on every device and waits; not from a device's thread.
-// Cancelled only if that is the worst that happened; otherwise the error of the
-// first rank that has another one.
-absl::Status RunGang(DevicePool& pool, GangKind kind, const RankTask& task);
+// Runs the task on every device of the group and waits; not from a device's
+// thread. Cancelled only if that is the worst that happened; otherwise the
+// error of the first rank that has another one.
+absl::Status RunGang(const DeviceGroup& group, GangKind kind,
+                     const RankTask& task);
 
 }  // namespace recurve
 

@@ -45,36 +45,48 @@ std::vector<Range> TrainableRanges(const ParameterLayout& layout) {
   return ranges;
 }
 
-DeviceReplica::DeviceReplica(DeviceWorker& worker, Backend& backend, int rank,
+DeviceReplica::DeviceReplica(DeviceWorker& worker, Backend& backend,
+                             std::shared_ptr<Ledger::Account> account, int rank,
                              int world_size, std::shared_ptr<const Model> model,
                              const OptimizerArgs& optimizer)
     : worker_(worker),
-      backend_(backend),
+      backend_(backend, std::move(account)),
       rank_(rank),
       model_(std::move(model)),
       optimizer_(optimizer),
       trainable_(TrainableRanges(model_->parameters())),
-      exchange_(backend, model_->parameters().buffer_size(), rank, world_size) {
-}
+      exchange_(backend_, model_->parameters().buffer_size(), rank,
+                world_size) {}
 
 absl::StatusOr<std::unique_ptr<DeviceReplica>> DeviceReplica::Create(
-    DeviceWorker& worker, Backend& backend, int rank, int world_size,
+    DeviceWorker& worker, Backend& backend,
+    std::shared_ptr<Ledger::Account> account, const TrainingShape& shape,
     std::shared_ptr<const Model> model, const OptimizerArgs& optimizer,
     const TrainerState& start) {
-  std::unique_ptr<DeviceReplica> replica(new DeviceReplica(
-      worker, backend, rank, world_size, std::move(model), optimizer));
+  std::unique_ptr<DeviceReplica> replica(
+      new DeviceReplica(worker, backend, std::move(account), shape.rank,
+                        shape.world_size, std::move(model), optimizer));
   RETURN_IF_ERROR(replica->Load(start));
-  RETURN_IF_ERROR(replica->ReserveGradients(1));
+  RETURN_IF_ERROR(replica->Reserve(shape));
   return replica;
 }
 
-absl::Status DeviceReplica::ReserveGradients(int64_t count) {
-  while (static_cast<int64_t>(gradients_.size()) < count) {
+absl::Status DeviceReplica::Reserve(const TrainingShape& shape) {
+  while (static_cast<int64_t>(gradients_.size()) < shape.live_partials) {
     DeviceArray array;
-    RETURN_IF_ERROR(array.Reserve(backend_, this->count()));
+    RETURN_IF_ERROR(array.Reserve(backend_, count()));
     gradients_.push_back(std::move(array));
   }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(exchange_.Reserve(shape.exchange_pieces));
+  if (shape.accumulates) {
+    const int64_t size = exchange_.shard().size();
+    RETURN_IF_ERROR(accumulated_.Reserve(backend_, size));
+    RETURN_IF_ERROR(staged_.Reserve(backend_, size));
+  }
+  const BatchShape largest = shape.largest_micro_batch;
+  if (largest.sequences == 0) return absl::OkStatus();
+  return executor_->ReserveArena(Executor::ArenaBytes(
+      *model_, Mode::kTraining, largest.rows, largest.sequences));
 }
 
 // --- Forward, loss, backward ---
@@ -90,7 +102,6 @@ absl::Status DeviceReplica::Compute(const CallWork& work) {
     RETURN_IF_ERROR(CheckNotCancelled(work));
     if (*work.not_finite) return absl::OkStatus();
     const auto timing = AddTimeTo(compute_ms_);
-    RETURN_IF_ERROR(ReserveGradients(partials_.size() + 1));
     partials_.push_back(gradients_[partials_.size()].data());
     RETURN_IF_ERROR(ComputeMicroBatch(work, i, partials_.back()));
     if (work.outcomes[i] == Outcome::kNotFinite) return absl::OkStatus();
@@ -186,7 +197,6 @@ absl::Status DeviceReplica::Stage(const float* shard_sum) {
   if (!std::isfinite(squares)) {
     return FoundInSum(shard_sum, exchange_.shard());
   }
-  RETURN_IF_ERROR(staged_.Reserve(backend_, size));
   return backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes);
 }
 

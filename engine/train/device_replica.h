@@ -19,7 +19,9 @@
 #include "engine/model/executor.h"
 #include "engine/model/model.h"
 #include "engine/model/places.h"
+#include "engine/schedule/account_backend.h"
 #include "engine/schedule/device.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/schedule/partition.h"
 #include "engine/train/call_work.h"
 #include "engine/train/device_array.h"
@@ -37,11 +39,17 @@ enum class NotFinitePart { kForward, kGradient };
 class DeviceReplica {
  public:
   // All on the device's thread, as all methods but Commit and the accessors.
-  // `worker` and its backend outlive the replica.
+  // `worker` and its backend outlive the replica, which allocates what `shape`
+  // says, its rank among others, and all of it through the account.
   static absl::StatusOr<std::unique_ptr<DeviceReplica>> Create(
-      DeviceWorker& worker, Backend& backend, int rank, int world_size,
+      DeviceWorker& worker, Backend& backend,
+      std::shared_ptr<Ledger::Account> account, const TrainingShape& shape,
       std::shared_ptr<const Model> model, const OptimizerArgs& optimizer,
       const TrainerState& start);
+
+  // Makes room for what `shape` says, where there is less: afterwards calls
+  // within it allocate nothing.
+  absl::Status Reserve(const TrainingShape& shape);
 
   // Forward, loss and backward of this rank's micro-batches; leaves the sums
   // of its subtrees. Serves between micro-batches. Stops, without an error, at
@@ -93,12 +101,11 @@ class DeviceReplica {
   bool began_update() const { return began_update_; }
 
  private:
-  DeviceReplica(DeviceWorker& worker, Backend& backend, int rank,
+  DeviceReplica(DeviceWorker& worker, Backend& backend,
+                std::shared_ptr<Ledger::Account> account, int rank,
                 int world_size, std::shared_ptr<const Model> model,
                 const OptimizerArgs& optimizer);
 
-  // Makes sure of gradient buffers 0 .. count - 1.
-  absl::Status ReserveGradients(int64_t count);
   absl::Status ComputeMicroBatch(const CallWork& work, int64_t index,
                                  float* gradients);
   absl::StatusOr<ForwardResult> Forward(const CallWork& work, Range sequences);
@@ -122,7 +129,7 @@ class DeviceReplica {
   int64_t count() const { return model_->parameters().buffer_size(); }
 
   DeviceWorker& worker_;
-  Backend& backend_;
+  AccountBackend backend_;  // before all buffers
   const int rank_;
   const std::shared_ptr<const Model> model_;
   const OptimizerArgs optimizer_;

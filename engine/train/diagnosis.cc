@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/model/places.h"
-#include "engine/train/device_gang.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -56,7 +55,7 @@ const char* What(const Found& found, NotFinitePart part) {
 }  // namespace
 
 absl::StatusOr<NotFinite> Diagnose(
-    DevicePool& pool, const Model& model,
+    const DeviceGroup& group, const Model& model,
     const std::vector<std::unique_ptr<DeviceReplica>>& replicas,
     const CallWork& work, NotFinitePart part) {
   int place = Places(model).loss();
@@ -69,7 +68,7 @@ absl::StatusOr<NotFinite> Diagnose(
   }
   std::vector<Found> parts(replicas.size());
   RETURN_IF_ERROR(RunGang(
-      pool, GangKind::kIndependent, [&](int rank, Backend&) -> absl::Status {
+      group, GangKind::kIndependent, [&](int rank, Backend&) -> absl::Status {
         ASSIGN_OR_RETURN(parts[rank], replicas[rank]->Diagnose(work, part));
         return absl::OkStatus();
       }));

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "engine/model/model.h"
-#include "engine/schedule/device.h"
 #include "engine/train/call_work.h"
+#include "engine/train/device_gang.h"
 #include "engine/train/device_replica.h"
 #include "engine/train/not_finite.h"
 
@@ -19,7 +19,7 @@ namespace recurve {
 // not finite: every device runs its part again and looks. Errors of devices and
 // Cancelled as in the call.
 absl::StatusOr<NotFinite> Diagnose(
-    DevicePool& pool, const Model& model,
+    const DeviceGroup& group, const Model& model,
     const std::vector<std::unique_ptr<DeviceReplica>>& replicas,
     const CallWork& work, NotFinitePart part);
 

@@ -14,6 +14,11 @@ GradientExchange::GradientExchange(Backend& backend, int64_t count, int rank,
       rank_(rank),
       offsets_(ShardOffsets(count, world_size)) {}
 
+absl::Status GradientExchange::Reserve(int64_t num_pieces) {
+  if (offsets_.size() == 2) return absl::OkStatus();  // one device
+  return pieces_.Reserve(backend_, num_pieces * shard().size());
+}
+
 absl::StatusOr<float*> GradientExchange::ReduceShard(
     Communicator& communicator, int64_t num_micro_batches,
     absl::Span<const std::vector<Range>> subtrees,
@@ -22,7 +27,7 @@ absl::StatusOr<float*> GradientExchange::ReduceShard(
   if (subtrees.size() == 1) return partials[0];  // the root
   int64_t count = 0;
   for (const auto& of_rank : subtrees) count += of_rank.size();
-  RETURN_IF_ERROR(pieces_.Reserve(backend_, count * shard().size()));
+  RETURN_IF_ERROR(Reserve(count));
   RETURN_IF_ERROR(ExchangePieces(communicator, subtrees, partials));
   return SumPieces(num_micro_batches, subtrees);
 }

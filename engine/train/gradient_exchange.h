@@ -25,6 +25,10 @@ class GradientExchange {
 
   Range shard() const { return {offsets_[rank_], offsets_[rank_ + 1]}; }
 
+  // Makes room for that many sums over subtrees, of all ranks together; nothing
+  // for a lone device.
+  absl::Status Reserve(int64_t num_pieces);
+
   // The sum over all micro-batches, of this device's shard; device memory,
   // valid until the next call, and free to be changed.
   // subtrees[r] are the maximal subtrees of rank r, partials[k] this device's

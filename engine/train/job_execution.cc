@@ -59,6 +59,7 @@ class Execution {
                             const std::optional<LoopState>& last);
   absl::StatusOr<Outcome> Train(TrainingRun& run,
                                 std::optional<LoopState> last);
+  TrainerOptions MemoryOf(const TrainingRun& run);
   absl::StatusOr<Outcome> TrainAndPublish(const TrainingRun& run,
                                           Trainer& trainer, TrainingLoop& loop);
   absl::Status CheckStopping() const;
@@ -149,12 +150,25 @@ absl::StatusOr<Outcome> Execution::Run() {
   return Train(run, std::move(last));
 }
 
+// All that the run can need, reserved before it begins.
+TrainerOptions Execution::MemoryOf(const TrainingRun& run) {
+  TrainerOptions options;
+  options.owner = absl::StrCat("jobs/", job_.id);
+  options.calls = run.calls;
+  Ledger::Wait& wait = options.wait.emplace();
+  wait.cancelled = &control_.stopping();
+  wait.on_wait = [this](const std::string& reason) {
+    (void)reporter_.Warn(absl::StrCat("waits for memory: ", reason));
+  };
+  return options;
+}
+
 absl::StatusOr<Outcome> Execution::Train(TrainingRun& run,
                                          std::optional<LoopState> last) {
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(environment_.devices, run.start.model,
-                      std::move(run.start.parameters), spec_.trainer()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                   Trainer::Create(environment_.devices, run.start.model,
+                                   std::move(run.start.parameters),
+                                   spec_.trainer(), MemoryOf(run)));
   JobOwner owner({run, environment_.evaluate, *checkpoints_,
                   KeepLastCheckpoints(spec_), reporter_, control_,
                   environment_.clock});

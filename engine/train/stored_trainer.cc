@@ -34,9 +34,10 @@ absl::StatusOr<std::shared_ptr<StoredTrainer>> StoredTrainer::Create(
     const TrainerContext& context, const std::string& id,
     const std::string& path, TrainerOrigin origin,
     std::vector<float> parameters) {
-  ASSIGN_OR_RETURN(auto trainer,
-                   Trainer::Create(*context.devices, origin.model,
-                                   std::move(parameters), origin.config));
+  ASSIGN_OR_RETURN(
+      auto trainer,
+      Trainer::Create(*context.devices, origin.model, std::move(parameters),
+                      origin.config, {.owner = absl::StrCat("trainers/", id)}));
   TrainerRecord record;
   record.origin = std::move(origin);
   record.origin.config = trainer->config();
@@ -158,7 +159,8 @@ absl::Status StoredTrainer::Load() {
   }
   ASSIGN_OR_RETURN(auto trainer,
                    Trainer::Create(*context_.devices, origin_->model,
-                                   saved->state.parameters, origin_->config));
+                                   saved->state.parameters, origin_->config,
+                                   {.owner = absl::StrCat("trainers/", id_)}));
   RETURN_IF_ERROR(
       trainer->Load(std::move(saved->state), /*weights_only=*/false));
   trainer_ = std::move(trainer);

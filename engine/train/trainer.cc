@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/schedule/gradient_tree.h"
-#include "engine/schedule/partition.h"
+#include "engine/train/call_plan.h"
 #include "engine/train/device_gang.h"
 #include "engine/train/device_replica.h"
 #include "engine/train/diagnosis.h"
-#include "engine/train/learning_rate.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/trainer_config.h"
+#include "engine/train/trainer_memory.h"
 #include "kernels/communicator.h"
 #include "kernels/status.h"
 
@@ -20,12 +19,15 @@ namespace recurve {
 
 class Trainer::Impl {
  public:
-  Impl(DevicePool& pool, std::shared_ptr<const Model> model,
+  Impl(TrainerMemory memory, std::shared_ptr<const Model> model,
        v1::TrainerConfig config)
-      : pool_(pool), model_(std::move(model)), config_(std::move(config)) {}
+      : memory_(std::move(memory)),
+        group_(memory_.group()),
+        model_(std::move(model)),
+        config_(std::move(config)) {}
   // Device memory is released on its device's thread.
   ~Impl() {
-    (void)RunGang(pool_, GangKind::kIndependent, [this](int rank, Backend&) {
+    (void)RunGang(group_, GangKind::kIndependent, [this](int rank, Backend&) {
       if (!replicas_.empty()) replicas_[rank].reset();
       return absl::OkStatus();
     });
@@ -42,15 +44,13 @@ class Trainer::Impl {
   int64_t step() const { return step_.load(); }
   int32_t accumulated_calls() const { return accumulated_calls_.load(); }
   const Model& model() const { return *model_; }
+  int num_devices() const { return group_.size(); }
   const v1::TrainerConfig& config() const { return config_; }
 
  private:
   absl::Status CheckCall(const StepCall& call) const;
   absl::Status CheckBatch(const SequenceBatch& batch,
                           const Targets& targets) const;
-  bool Updates(StepAction action) const;
-  CallWork PlanCall(const SequenceBatch& batch, const Targets* targets) const;
-  UpdateWork PlanUpdate(const StepCall& call, double total_weight) const;
   absl::StatusOr<StepResult> TryStep(const StepCall& call);
   absl::Status Compute(const CallWork& work);
   absl::Status Explain(const CallWork& work, NotFinitePart part);
@@ -63,10 +63,11 @@ class Trainer::Impl {
     return recurve::NumMoments(MakeOptimizerArgs(config_.optimizer()));
   }
   void ResetCommunicators() {
-    communicators_ = CreateLocalCommunicators(pool_.size());
+    communicators_ = CreateLocalCommunicators(group_.size());
   }
 
-  DevicePool& pool_;
+  TrainerMemory memory_;  // outlives what the replicas have allocated
+  const DeviceGroup& group_;
   const std::shared_ptr<const Model> model_;
   const v1::TrainerConfig config_;
   std::vector<std::unique_ptr<DeviceReplica>> replicas_;  // one a device
@@ -84,19 +85,20 @@ class Trainer::Impl {
 
 absl::Status Trainer::Impl::CreateReplicas(std::vector<float> parameters) {
   ResetCommunicators();
-  replicas_.resize(pool_.size());
+  replicas_.resize(group_.size());
   const OptimizerArgs optimizer = MakeOptimizerArgs(config_.optimizer());
   TrainerState start;
   start.parameters = std::move(parameters);
-  return RunGang(
-      pool_, GangKind::kIndependent,
-      [&](int rank, Backend& backend) -> absl::Status {
-        ASSIGN_OR_RETURN(
-            replicas_[rank],
-            DeviceReplica::Create(pool_.device(rank), backend, rank,
-                                  pool_.size(), model_, optimizer, start));
-        return absl::OkStatus();
-      });
+  return RunGang(group_, GangKind::kIndependent,
+                 [&](int rank, Backend& backend) -> absl::Status {
+                   ASSIGN_OR_RETURN(
+                       replicas_[rank],
+                       DeviceReplica::Create(
+                           group_.device(rank), backend,
+                           memory_.reservation(rank).account(),
+                           memory_.shape(rank), model_, optimizer, start));
+                   return absl::OkStatus();
+                 });
 }
 
 // --- Step ---
@@ -120,11 +122,11 @@ absl::StatusOr<StepResult> Trainer::Impl::TryStep(const StepCall& call) {
   ASSIGN_OR_RETURN(CallStreams streams,
                    StartStreams(*model_, batch, use, progress_.streams));
 
-  CallWork work = PlanCall(batch, call.targets);
+  ASSIGN_OR_RETURN(CallWork work,
+                   PlanCall(config_, progress_, call, batch, memory_));
   std::vector<LossResult> losses(work.num_micro_batches());
   std::vector<Outcome> outcomes(work.num_micro_batches());
   std::atomic<bool> not_finite = false;
-  work.cancelled = call.cancelled;
   work.states = streams.states;
   work.positions = streams.positions;
   work.states_after = absl::MakeSpan(streams.states_after);
@@ -135,9 +137,9 @@ absl::StatusOr<StepResult> Trainer::Impl::TryStep(const StepCall& call) {
 
   double weight = 0;
   for (const LossResult& loss : losses) weight += loss.weight;
-  const UpdateWork update =
-      PlanUpdate(call, progress_.accumulated_weight + weight);
-  const bool updates = Updates(call.action);
+  const UpdateWork update = PlanUpdate(config_, progress_, call,
+                                       progress_.accumulated_weight + weight);
+  const bool updates = Updates(config_, progress_, call.action);
   RETURN_IF_ERROR(Finish(work, updates ? &update : nullptr));
 
   AdvanceStreams(batch, use, streams, progress_.streams);
@@ -181,76 +183,26 @@ absl::Status Trainer::Impl::CheckBatch(const SequenceBatch& batch,
       "targets: the total weight of the rows that count is 0");
 }
 
-bool Trainer::Impl::Updates(StepAction action) const {
-  switch (action) {
-    case StepAction::kStep:
-      return progress_.accumulated_calls + 1 >= config_.accumulation_steps();
-    case StepAction::kForwardBackward:
-      return false;
-    case StepAction::kOptimizerStep:
-    case StepAction::kForwardBackwardOptimizerStep:
-      return true;
-  }
-  return false;
-}
-
-CallWork Trainer::Impl::PlanCall(const SequenceBatch& batch,
-                                 const Targets* targets) const {
-  CallWork work;
-  work.batch = &batch;
-  work.targets = targets;
-  work.seed = config_.seed();
-  work.step = progress_.step + 1;
-  work.accumulation = progress_.accumulated_calls;
-  work.micro_batches =
-      PartitionMicroBatches(batch.cu_seqlens, config_.micro_batch_rows());
-
-  std::vector<int64_t> rows, speeds;
-  for (const Range sequences : work.micro_batches) {
-    rows.push_back(batch.cu_seqlens[sequences.end] -
-                   batch.cu_seqlens[sequences.begin]);
-  }
-  for (int rank = 0; rank < pool_.size(); ++rank) {
-    speeds.push_back(pool_.device(rank).spec().threads);
-  }
-  work.assignment = AssignMicroBatches(rows, speeds);
-  for (const Range range : work.assignment) {
-    work.subtrees.push_back(MaximalSubtrees(work.num_micro_batches(), range));
-  }
-  return work;
-}
-
-UpdateWork Trainer::Impl::PlanUpdate(const StepCall& call,
-                                     double total_weight) const {
-  const int64_t step = progress_.step + 1;
-  UpdateWork update;
-  update.total_weight = total_weight;
-  update.max_gradient_norm = config_.max_gradient_norm();
-  update.learning_rate =
-      call.learning_rate.value_or(LearningRate(config_.learning_rate(), step) *
-                                  progress_.learning_rate_scale);
-  update.number = step - progress_.skipped_steps;
-  return update;
-}
-
 absl::Status Trainer::Impl::Compute(const CallWork& work) {
   RETURN_IF_ERROR(RunGang(
-      pool_, GangKind::kIndependent,
-      [&](int rank, Backend&) { return replicas_[rank]->Compute(work); }));
+      group_, GangKind::kIndependent, [&](int rank, Backend&) -> absl::Status {
+        RETURN_IF_ERROR(replicas_[rank]->Reserve(memory_.shape(rank)));
+        return replicas_[rank]->Compute(work);
+      }));
   return *work.not_finite ? Explain(work, NotFinitePart::kForward)
                           : absl::OkStatus();
 }
 
 absl::Status Trainer::Impl::Explain(const CallWork& work, NotFinitePart part) {
   ASSIGN_OR_RETURN(const NotFinite where,
-                   Diagnose(pool_, *model_, replicas_, work, part));
+                   Diagnose(group_, *model_, replicas_, work, part));
   return NotFiniteError(where);
 }
 
 absl::Status Trainer::Impl::Finish(const CallWork& work,
                                    const UpdateWork* update) {
   const absl::Status status =
-      RunGang(pool_, GangKind::kCollective, [&](int rank, Backend&) {
+      RunGang(group_, GangKind::kCollective, [&](int rank, Backend&) {
         return replicas_[rank]->Finish(work, update, *communicators_[rank]);
       });
   const auto any = [&](const auto& is_so) {
@@ -304,10 +256,10 @@ StepResult Trainer::Impl::Describe(const CallWork& work,
     result.gradient_norm = replicas_[0]->gradient_norm();
     result.learning_rate = update->learning_rate;
   }
-  for (int rank = 0; rank < pool_.size(); ++rank) {
+  for (int rank = 0; rank < group_.size(); ++rank) {
     const DeviceReplica& replica = *replicas_[rank];
     DeviceTime time;
-    time.device = pool_.device(rank).name();
+    time.device = group_.device(rank).name();
     time.micro_batches = work.assignment[rank].size();
     time.rows = replica.rows();
     time.compute_ms = replica.compute_ms();
@@ -339,7 +291,7 @@ absl::StatusOr<TrainerState> Trainer::Impl::Save() {
   if (NumMoments() >= 2) state.second_moment.resize(size);
   if (state.accumulated_calls > 0) state.accumulated_gradient.resize(size);
   RETURN_IF_ERROR(RunGang(
-      pool_, GangKind::kIndependent,
+      group_, GangKind::kIndependent,
       [&](int rank, Backend&) { return replicas_[rank]->Save(state); }));
   return state;
 }
@@ -353,9 +305,14 @@ absl::Status Trainer::Impl::Load(TrainerState state, bool weights_only) {
   } else {
     RETURN_IF_ERROR(CheckTrainerState(*model_, NumMoments(), state));
   }
-  const absl::Status status =
-      RunGang(pool_, GangKind::kIndependent,
-              [&](int rank, Backend&) { return replicas_[rank]->Load(state); });
+  if (state.accumulated_calls > 0) {
+    RETURN_IF_ERROR(memory_.ReserveAccumulated());
+  }
+  const absl::Status status = RunGang(
+      group_, GangKind::kIndependent, [&](int rank, Backend&) -> absl::Status {
+        RETURN_IF_ERROR(replicas_[rank]->Load(state));
+        return replicas_[rank]->Reserve(memory_.shape(rank));
+      });
   if (!status.ok()) {
     broken_ = absl::InternalError(
         absl::StrCat("the trainer cannot go on: loading its state failed: ",
@@ -383,7 +340,7 @@ absl::StatusOr<std::vector<float>> Trainer::Impl::Parameters() {
   RETURN_IF_ERROR(broken_);
   std::vector<float> parameters(model_->parameters().buffer_size());
   RETURN_IF_ERROR(RunGang(
-      pool_, GangKind::kIndependent, [&](int rank, Backend&) -> absl::Status {
+      group_, GangKind::kIndependent, [&](int rank, Backend&) -> absl::Status {
         if (rank != 0) return absl::OkStatus();
         return replicas_[0]->DownloadParameters(absl::MakeSpan(parameters));
       }));
@@ -394,14 +351,17 @@ absl::StatusOr<std::vector<float>> Trainer::Impl::Parameters() {
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
     DevicePool& pool, std::shared_ptr<const Model> model,
-    std::vector<float> parameters, const v1::TrainerConfig& config) {
+    std::vector<float> parameters, const v1::TrainerConfig& config,
+    const TrainerOptions& options) {
   ASSIGN_OR_RETURN(v1::TrainerConfig resolved, ResolveTrainerConfig(config));
   if (model->config().loss().kind() == v1::Loss::KIND_UNSPECIFIED) {
     return absl::InvalidArgumentError("the model has no loss to train with");
   }
   RETURN_IF_ERROR(CheckParameters(*model, parameters));
-  auto impl =
-      std::make_unique<Impl>(pool, std::move(model), std::move(resolved));
+  ASSIGN_OR_RETURN(TrainerMemory memory,
+                   TrainerMemory::Reserve(pool, model, resolved, options));
+  auto impl = std::make_unique<Impl>(std::move(memory), std::move(model),
+                                     std::move(resolved));
   RETURN_IF_ERROR(impl->CreateReplicas(std::move(parameters)));
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
 }
@@ -424,6 +384,7 @@ int64_t Trainer::step() const { return impl_->step(); }
 int32_t Trainer::accumulated_calls() const {
   return impl_->accumulated_calls();
 }
+int Trainer::num_devices() const { return impl_->num_devices(); }
 const Model& Trainer::model() const { return impl_->model(); }
 const v1::TrainerConfig& Trainer::config() const { return impl_->config(); }
 

@@ -20,6 +20,8 @@
 #include "engine/model/model.h"
 #include "engine/model/sequence_batch.h"
 #include "engine/schedule/device.h"
+#include "engine/schedule/ledger.h"
+#include "engine/schedule/training_fit.h"
 #include "engine/train/not_finite.h"
 #include "engine/train/step_result.h"
 #include "engine/train/trainer_state.h"
@@ -53,13 +55,33 @@ struct StepCall {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
+// How a trainer comes by the memory that it needs on its devices.
+struct TrainerOptions {
+  // In the devices' ledgers: jobs/x, trainers/y.
+  std::string owner = "trainer";
+  // What no call exceeds. Then everything is reserved at the start, and no call
+  // is refused for want of memory; without it a trainer begins with little, and
+  // takes what is missing call by call.
+  std::optional<CallBounds> calls = std::nullopt;
+  // The trainer waits in line for its first reservations. Without it: refused
+  // at once where others hold the memory.
+  std::optional<Ledger::Wait> wait = std::nullopt;
+};
+
 class Trainer {
  public:
+  // On the devices of `pool` whose budgets hold their part; the others are left
+  // out, and so are those whose memory is held by others, unless it waits.
+  // `pool` outlives the trainer.
+  //
   // InvalidArgument for an impossible configuration, a model without a loss, or
-  // a parameter buffer of the wrong size. `pool` outlives the trainer.
+  // a parameter buffer of the wrong size. ResourceExhausted, with the numbers,
+  // if no device can hold it (FittingDevices) or all have refused; errors of
+  // the wait as ReserveOrWait has them.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
       DevicePool& pool, std::shared_ptr<const Model> model,
-      std::vector<float> parameters, const v1::TrainerConfig& config);
+      std::vector<float> parameters, const v1::TrainerConfig& config,
+      const TrainerOptions& options = TrainerOptions());
   ~Trainer();
 
   // Step, Save and Load block until they are done; they are called one at a
@@ -71,8 +93,9 @@ class Trainer {
   // kOptimizerStep where nothing has accumulated and for streams that cannot be
   // continued (StartStreams says more); FailedPrecondition with GetNotFinite
   // for a loss, state or gradient that is not finite on any device; Cancelled
-  // if `cancelled` became true before the last micro-batch; ResourceExhausted
-  // and Internal as a device reports them. Only if a device fails within the
+  // if `cancelled` became true before the last micro-batch; ResourceExhausted,
+  // with the numbers, where the call takes memory that is not there; Internal
+  // as a device reports it. Only if a device fails within the
   // update is the trainer lost: that call and all after it return Internal,
   // "the trainer cannot go on", until a Load succeeds.
   absl::StatusOr<StepResult> Step(const StepCall& call);
@@ -87,9 +110,9 @@ class Trainer {
   // model and optimizer, on any devices.
   absl::StatusOr<TrainerState> Save();
   // Goes on from `state`; `weights_only`: from its parameters, all else starts
-  // anew. InvalidArgument for a state that does not fit (CheckTrainerState):
-  // nothing has changed. After an error of a device the trainer cannot go on,
-  // until a Load succeeds.
+  // anew. InvalidArgument for a state that does not fit (CheckTrainerState),
+  // ResourceExhausted as in Step: nothing has changed. After an error of a
+  // device the trainer cannot go on, until a Load succeeds.
   absl::Status Load(TrainerState state, bool weights_only);
 
   // The weights as they are, host memory, model().parameters() layout.
@@ -98,6 +121,7 @@ class Trainer {
   // From any thread, at any time.
   int64_t step() const;               // optimizer steps done
   int32_t accumulated_calls() const;  // since the last of them
+  int num_devices() const;            // that it is on
   const Model& model() const;
   const v1::TrainerConfig& config() const;  // with every default filled in
 

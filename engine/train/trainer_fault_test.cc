@@ -263,9 +263,9 @@ TEST(TrainerBesideOthers, TwoTrainersAndServingDoNotDisturbEachOther) {
     });
   }
   std::thread clients([&] {
-    while (training) {
+    for (int next = 0; training; next = (next + 1) % pool.size()) {
       absl::Notification done;
-      pool.LeastLoaded().Enqueue(TaskClass::kServing, [&](Backend&) {
+      pool.device(next).Enqueue(TaskClass::kServing, [&](Backend&) {
         ++served;
         done.Notify();
       });

@@ -43,12 +43,13 @@ StepCall ToStepCall(const Call& call) {
 }
 
 TestTrainer::TestTrainer(const std::string& devices, const std::string& model,
-                         const std::string& config, BackendFactory factory)
+                         const std::string& config, BackendFactory factory,
+                         const TrainerOptions& options)
     : pool_(std::make_unique<DevicePool>(Must(ParseDevices(devices)),
                                          std::move(factory))) {
   const auto plan = MakeModel(model);
   trainer_ = Must(Trainer::Create(*pool_, plan, InitializeParameters(*plan, 1),
-                                  ParseTrainerConfig(config)));
+                                  ParseTrainerConfig(config), options));
 }
 
 StepResult TestTrainer::Step(const Call& call) { return Must(TryStep(call)); }

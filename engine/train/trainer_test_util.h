@@ -34,8 +34,8 @@ Call RandomCall(const Model& model, const std::vector<int64_t>& lengths,
 class TestTrainer {
  public:
   TestTrainer(const std::string& devices, const std::string& model,
-              const std::string& config,
-              BackendFactory factory = CreateBackend);
+              const std::string& config, BackendFactory factory = CreateBackend,
+              const TrainerOptions& options = TrainerOptions());
 
   Trainer& operator*() { return *trainer_; }
   Trainer* operator->() { return trainer_.get(); }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/sha256.h"
 #include "engine/model/initialize.h"
+#include "engine/train/call_bounds.h"
 #include "engine/train/data_sizes.h"
 #include "engine/train/dataset.h"
 #include "engine/train/dataset_split.h"
@@ -235,10 +236,11 @@ absl::StatusOr<TrainingRun> Prepare(const v1::TrainSpec& spec,
   ASSIGN_OR_RETURN(run.held_out, HoldOut(spec, &start.dataset));
   RETURN_IF_ERROR(AddValidation(spec, datasets, &start.dataset, &run));
   RETURN_IF_ERROR(CheckCancelled(cancelled));
-  ASSIGN_OR_RETURN(
-      run.loader,
-      Loader::Create(std::make_shared<const Dataset>(std::move(start.dataset)),
-                     spec.loader(), spec.trainer().seed()));
+  const auto dataset =
+      std::make_shared<const Dataset>(std::move(start.dataset));
+  ASSIGN_OR_RETURN(run.loader, Loader::Create(dataset, spec.loader(),
+                                              spec.trainer().seed()));
+  run.calls = BoundsOfBatches(*dataset, spec.loader());
   const int64_t batches = run.loader->batches_per_epoch();
   RETURN_IF_ERROR(CheckStreams(spec, *run.start.model, batches));
   ASSIGN_OR_RETURN(run.max_batches, MaxBatches(spec, batches));

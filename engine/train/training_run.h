@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/model/model.h"
+#include "engine/schedule/training_fit.h"
 #include "engine/train/dataset_store.h"
 #include "engine/train/loader.h"
 #include "engine/train/sequence_dataset.h"
@@ -56,6 +57,8 @@ struct TrainingRun {
   // Batches in the whole run: whole optimizer steps only, what is left over of
   // the last epoch is not trained on. None: bounded by time alone.
   std::optional<int64_t> max_batches;
+  // What no batch exceeds.
+  CallBounds calls;
   // Of the file of the data, or of that and its targets' file, one after the
   // other; of validation.source, empty if that is not set.
   std::string data_sha256;

@@ -301,7 +301,7 @@ TEST_F(TrainersTest, AStepBeyondTheDevicesMemoryIsRefusedAndHarmsNothing) {
   large.mutable_targets()->add_classes(2);
   large.mutable_targets()->add_classes(3);
   ExpectError(Step(large, &response), StatusCode::RESOURCE_EXHAUSTED,
-              "memory budget is 4194304 bytes");
+              "the budget of devices/0 is 4.0 MiB");
   ExpectOk(Step(TokenStep(), &response));
   EXPECT_EQ(response.step(), 2);
   EXPECT_LT(response.loss(), loss);

@@ -1,0 +1,238 @@
+#include "engine/train/trainer_memory.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "engine/model/executor.h"
+#include "engine/schedule/gradient_tree.h"
+#include "engine/schedule/training_fit.h"
+#include "engine/train/trainer_config.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+constexpr int kNobody = -1;
+
+// Of a call of one micro-batch, which is one sequence.
+TrainingNeeds NeedsOfRows(TrainingNeeds needs, int64_t rows) {
+  needs.call = {rows, 1, rows, rows};
+  return needs;
+}
+
+std::vector<DeviceBudget> Budgets(DevicePool& pool,
+                                  absl::Span<const int> devices) {
+  std::vector<DeviceBudget> budgets;
+  for (const int device : devices) {
+    const DeviceSpec& spec = pool.device(device).spec();
+    budgets.push_back(
+        {pool.device(device).name(), spec.memory_bytes, spec.threads});
+  }
+  return budgets;
+}
+
+// On which devices a trainer is and what it holds there to begin with.
+class Placement {
+ public:
+  Placement(DevicePool& pool, const Model& model,
+            const v1::TrainerConfig& config, const TrainerOptions& options)
+      : pool_(pool), model_(model), options_(options) {
+    needs_.micro_batch_rows = config.micro_batch_rows();
+    needs_.num_moments = NumMoments(MakeOptimizerArgs(config.optimizer()));
+    needs_.accumulates = config.accumulation_steps() > 1;
+    candidates_.resize(pool.size());
+    std::iota(candidates_.begin(), candidates_.end(), 0);
+  }
+
+  // Without some devices where it would be refused, as long as others do.
+  absl::Status Find() {
+    absl::Status first_refusal;
+    for (;;) {
+      RETURN_IF_ERROR(Choose(first_refusal));
+      const absl::Status status = ReserveAll();
+      if (status.ok() || !absl::IsResourceExhausted(status) || options_.wait) {
+        return status;
+      }
+      first_refusal.Update(status);
+      const int refused = members[reservations.size()];
+      reservations.clear();
+      candidates_.erase(
+          std::find(candidates_.begin(), candidates_.end(), refused));
+      if (candidates_.empty()) return first_refusal;
+    }
+  }
+
+  std::vector<int> members;  // of the pool
+  std::vector<TrainingShape> shapes;
+  std::vector<Ledger::Reservation> reservations;
+
+ private:
+  absl::Status Choose(const absl::Status& refusal) {
+    auto fitting = Fitting();
+    if (!fitting.ok()) return refusal.ok() ? fitting.status() : refusal;
+    members.clear();
+    shapes.clear();
+    for (const int index : *fitting) members.push_back(candidates_[index]);
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      shapes.push_back(FirstShape(rank));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<int>> Fitting() {
+    const std::vector<DeviceBudget> budgets = Budgets(pool_, candidates_);
+    if (options_.calls) {
+      needs_.call = *options_.calls;
+      return FittingDevices(model_, needs_, budgets);
+    }
+    // Whose batches nobody knows: full micro-batches would be good, but small
+    // ones may come too.
+    TrainingNeeds any = needs_;
+    any.accumulates = true;
+    auto fitting =
+        FittingDevices(model_, NeedsOfRows(any, any.micro_batch_rows), budgets);
+    if (fitting.ok()) return fitting;
+    return FittingDevices(model_, NeedsOfRows(any, 1), budgets);
+  }
+
+  TrainingShape FirstShape(int rank) const {
+    const int world_size = static_cast<int>(members.size());
+    if (options_.calls) return LargestShape(needs_, rank, world_size);
+    TrainingShape shape;
+    shape.num_moments = needs_.num_moments;
+    shape.rank = rank;
+    shape.world_size = world_size;
+    return shape;
+  }
+
+  // As far as it goes.
+  absl::Status ReserveAll() {
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      Ledger& ledger = pool_.device(members[rank]).ledger();
+      const MemoryPlan plan = TrainingPlan(model_, shapes[rank]);
+      auto held = options_.wait ? ledger.ReserveOrWait(options_.owner, plan,
+                                                       *options_.wait)
+                                : ledger.Reserve(options_.owner, plan);
+      RETURN_IF_ERROR(held.status());
+      reservations.push_back(*std::move(held));
+    }
+    return absl::OkStatus();
+  }
+
+  DevicePool& pool_;
+  const Model& model_;
+  const TrainerOptions& options_;
+  TrainingNeeds needs_;
+  std::vector<int> candidates_;  // of the pool
+};
+
+}  // namespace
+
+absl::StatusOr<TrainerMemory> TrainerMemory::Reserve(
+    DevicePool& pool, std::shared_ptr<const Model> model,
+    const v1::TrainerConfig& config, const TrainerOptions& options) {
+  Placement placement(pool, *model, config, options);
+  RETURN_IF_ERROR(placement.Find());
+  TrainerMemory memory({&pool, std::move(placement.members)}, std::move(model));
+  memory.shapes_ = std::move(placement.shapes);
+  memory.reservations_ = std::move(placement.reservations);
+  return memory;
+}
+
+int64_t TrainerMemory::ArenaBytes(BatchShape shape) const {
+  if (shape.rows == 0 && shape.sequences == 0) return 0;
+  return Executor::ArenaBytes(*model_, Mode::kTraining, shape.rows,
+                              shape.sequences);
+}
+
+absl::StatusOr<std::vector<Range>> TrainerMemory::Assign(
+    absl::Span<const BatchShape> micro_batches, bool accumulates) {
+  std::vector<int64_t> rows, bytes;
+  for (const BatchShape shape : micro_batches) {
+    rows.push_back(shape.rows);
+    bytes.push_back(ArenaBytes(shape));
+  }
+  BatchShape largest;
+  if (!bytes.empty()) {
+    largest = micro_batches[std::max_element(bytes.begin(), bytes.end()) -
+                            bytes.begin()];
+  }
+  std::vector<DeviceRoom> rooms(group_.size());
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    rooms[rank].name = group_.device(rank).name();
+    rooms[rank].speed = group_.device(rank).spec().threads;
+  }
+  absl::Status first_refusal;
+  for (;;) {
+    const auto assignment = AssignWithinMemory(rows, bytes, rooms);
+    if (!assignment.ok()) return first_refusal;
+    int refused = kNobody;
+    const absl::Status status = Grow(
+        ShapesOf(*assignment, rows.size(), largest, accumulates), &refused);
+    if (status.ok()) return assignment;
+    first_refusal.Update(status);
+    if (!absl::IsResourceExhausted(status) || (*assignment)[refused].empty()) {
+      return first_refusal;
+    }
+    rooms[refused].bytes = 0;  // for activations
+  }
+}
+
+absl::Status TrainerMemory::ReserveAccumulated() {
+  Shapes needed = shapes_;
+  for (TrainingShape& shape : needed) shape.accumulates = true;
+  int refused = kNobody;
+  return Grow(needed, &refused);
+}
+
+TrainerMemory::Shapes TrainerMemory::ShapesOf(
+    absl::Span<const Range> assignment, int64_t num_micro_batches,
+    BatchShape largest, bool accumulates) const {
+  Shapes shapes = shapes_;
+  for (size_t rank = 0; rank < shapes.size(); ++rank) {
+    const Range range = assignment[rank];
+    TrainingShape& shape = shapes[rank];
+    shape.largest_micro_batch = range.empty() ? BatchShape() : largest;
+    shape.accumulates = accumulates;
+    shape.live_partials =
+        std::max<int64_t>(1, LivePartials(num_micro_batches, range));
+    shape.exchange_pieces = ExchangePieces(num_micro_batches, assignment);
+  }
+  return shapes;
+}
+
+absl::Status TrainerMemory::Grow(const Shapes& needed, int* refused) {
+  Shapes grown;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    grown.push_back(Larger(shapes_[rank], needed[rank]));
+    const absl::Status status =
+        reservations_[rank].Resize(TrainingPlan(*model_, grown[rank]));
+    if (status.ok()) continue;
+    *refused = rank;
+    for (int before = 0; before < rank; ++before) {
+      // Shrinking always succeeds.
+      (void)reservations_[before].Resize(
+          TrainingPlan(*model_, shapes_[before]));
+    }
+    return status;
+  }
+  shapes_ = std::move(grown);
+  return absl::OkStatus();
+}
+
+// Room for both.
+TrainingShape TrainerMemory::Larger(const TrainingShape& a,
+                                    const TrainingShape& b) const {
+  TrainingShape larger = a;
+  if (ArenaBytes(b.largest_micro_batch) > ArenaBytes(a.largest_micro_batch)) {
+    larger.largest_micro_batch = b.largest_micro_batch;
+  }
+  larger.accumulates = a.accumulates || b.accumulates;
+  larger.live_partials = std::max(a.live_partials, b.live_partials);
+  larger.exchange_pieces = std::max(a.exchange_pieces, b.exchange_pieces);
+  return larger;
+}
+
+}  // namespace recurve
