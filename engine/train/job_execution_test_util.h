@@ -136,6 +136,10 @@ class JobExecutionFixture : public ::testing::Test {
   Job Run(const std::string& id, const std::string& devices, int64_t tick = 0,
           std::function<void(JobControl&)> at_tick = nullptr) {
     DevicePool pool(*ParseDevices(devices));
+    return RunOn(pool, id, tick, std::move(at_tick));
+  }
+  Job RunOn(DevicePool& pool, const std::string& id, int64_t tick = 0,
+            std::function<void(JobControl&)> at_tick = nullptr) {
     JobControl control;
     ticks_ = 0;
     JobEnvironment environment{pool,      *jobs_,    *datasets_,       models_,
