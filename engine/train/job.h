@@ -79,6 +79,7 @@ struct Job {
   std::optional<absl::Time> start_time;  // of VALIDATING
   std::optional<absl::Time> end_time;
   int32_t runs = 0;                   // how often it was started
+  int32_t fruitless_starts = 0;       // see JobDispatcher
   int64_t step = 0;                   // of the last report
   int64_t max_steps = 0;              // 0 = not known
   double loss = 0;                    // of the last report

@@ -36,6 +36,14 @@ absl::string_view CauseOf(JobChange change, JobState next) {
   return "";
 }
 
+std::string FruitlessCause(const Job& job) {
+  return absl::StrCat("began ", job.fruitless_starts,
+                      " times without getting to a new checkpoint before the "
+                      "server ended; see the server's log, then resume it: "
+                      "recurve resume ",
+                      job.id);
+}
+
 double DeviceSeconds(const Job& job) {
   double ms = 0;
   for (const DeviceTime& time : job.devices) {
@@ -84,9 +92,15 @@ class JobDispatcher::Impl {
   void AfterRun(const Job& begun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Job> ReadPatiently(const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What becomes of a job of the process before.
+  absl::Status TakeOver(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a job that does not run to where its state belongs.
   absl::Status TakeUp(const Job& job, absl::string_view cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status EndFruitlessRow(const std::string& id) {
+    return jobs_.Change(id, [](Job& job) { job.fruitless_starts = 0; })
+        .status();
+  }
   void AddEntry(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Put(const std::string& id, Where where)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -136,9 +150,7 @@ absl::Status JobDispatcher::Impl::Start() {
     absl::MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const std::vector<Job> jobs, jobs_.Unfinished());
     for (const Job& job : jobs) {
-      AddEntry(job);
-      use_.Add(job.owner, DeviceSeconds(job), absl::Now());
-      RETURN_IF_ERROR(TakeUp(job, kRestartCause));
+      RETURN_IF_ERROR(TakeOver(job));
     }
   }
   absl::MutexLock lock(&join_mutex_);
@@ -146,6 +158,19 @@ absl::Status JobDispatcher::Impl::Start() {
     threads_.emplace_back([this] { RunJobs(); });
   }
   return absl::OkStatus();
+}
+
+absl::Status JobDispatcher::Impl::TakeOver(const Job& job) {
+  AddEntry(job);
+  use_.Add(job.owner, DeviceSeconds(job), absl::Now());
+  RETURN_IF_ERROR(TakeUp(job, kRestartCause));
+  if (AfterRestart(job.state) != JobState::kQueued ||
+      job.fruitless_starts < kMaxFruitlessStarts) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Job paused, jobs_.SetState(job.id, JobState::kPaused,
+                                                    FruitlessCause(job)));
+  return TakeUp(paused, "");
 }
 
 void JobDispatcher::Impl::Shutdown() {
@@ -191,8 +216,11 @@ bool JobDispatcher::Impl::RunNext() {
 }
 
 absl::StatusOr<Job> JobDispatcher::Impl::Begin(const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, jobs_.SetState(id, JobState::kValidating, "",
-                                           [](Job& job) { ++job.runs; }));
+  ASSIGN_OR_RETURN(Job job,
+                   jobs_.SetState(id, JobState::kValidating, "", [](Job& job) {
+                     ++job.runs;
+                     ++job.fruitless_starts;
+                   }));
   Put(id, Where::kRuns);
   entries_.find(id)->second.control = std::make_unique<JobControl>();
   return job;
@@ -203,6 +231,8 @@ void JobDispatcher::Impl::AfterRun(const Job& begun) {
   if (!job.ok()) return Forget(begun.id);  // until the next dispatcher starts
   entries_.find(begun.id)->second.control.reset();
   use_.Add(job->owner, DeviceSeconds(*job) - DeviceSeconds(begun), absl::Now());
+  // The run has left the server standing.
+  if (!HasEnded(job->state)) EndFruitlessRow(job->id).IgnoreError();
   TakeUp(*job, kLostCause).IgnoreError();  // RunNext tries again
 }
 
@@ -267,7 +297,10 @@ absl::StatusOr<Job> JobDispatcher::Impl::Change(absl::string_view id,
     }
     if (*next == job.state) return job;
     if (*next == JobState::kQueued) RETURN_IF_ERROR(CheckRoom());
-    auto changed = jobs_.SetState(id, *next, CauseOf(change, *next));
+    auto changed =
+        jobs_.SetState(id, *next, CauseOf(change, *next), [change](Job& job) {
+          if (change == JobChange::kResume) job.fruitless_starts = 0;
+        });
     // Its run may have changed the state since.
     if (absl::IsFailedPrecondition(changed.status())) continue;
     if (changed.ok()) Follow(*changed);

@@ -1,6 +1,12 @@
 // Decides which job runs when, and what pause, resume, cancel, restart and
 // shutdown make of it. How a job is run is none of its business.
 //
+// A job whose runs take the server down must not do so for ever: the record
+// counts the starts in a row of which none came to a later checkpoint than the
+// last. A run that returns, and a resume, end the row. After
+// kMaxFruitlessStarts a job that a crash has interrupted is not queued again
+// but paused.
+//
 // docs/jobs.md has the diagram of the states.
 #ifndef RECURVE_ENGINE_TRAIN_JOB_DISPATCHER_H_
 #define RECURVE_ENGINE_TRAIN_JOB_DISPATCHER_H_
@@ -24,6 +30,8 @@ class JobDispatcher {
  public:
   // One run of a job that is VALIDATING, on the calling thread; as ExecuteJob.
   using Execute = std::function<void(const Job& job, JobControl& control)>;
+
+  static constexpr int kMaxFruitlessStarts = 10;
 
   struct Options {
     int max_running = 1;

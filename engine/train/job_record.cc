@@ -42,6 +42,7 @@ records::Job ToRecord(const Job& job) {
   if (job.start_time) record.set_start_time(absl::ToUnixNanos(*job.start_time));
   if (job.end_time) record.set_end_time(absl::ToUnixNanos(*job.end_time));
   record.set_runs(job.runs);
+  record.set_fruitless_starts(job.fruitless_starts);
   record.set_step(job.step);
   record.set_max_steps(job.max_steps);
   record.set_loss(job.loss);
@@ -128,6 +129,7 @@ absl::StatusOr<Job> FromRecord(const records::Job& record) {
     job.end_time = absl::FromUnixNanos(record.end_time());
   }
   job.runs = record.runs();
+  job.fruitless_starts = record.fruitless_starts();
   job.step = record.step();
   job.max_steps = record.max_steps();
   job.loss = record.loss();

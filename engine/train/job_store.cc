@@ -398,8 +398,10 @@ absl::Status JobStore::ReportEvaluation(absl::string_view id,
 
 absl::Status JobStore::ReportCheckpoint(absl::string_view id,
                                         const JobCheckpoint& checkpoint) {
-  return AppendEvent(id, checkpoint,
-                     [&](Job& job) { job.checkpoint_step = checkpoint.step; });
+  return AppendEvent(id, checkpoint, [&](Job& job) {
+    if (checkpoint.step > job.checkpoint_step) job.fruitless_starts = 0;
+    job.checkpoint_step = checkpoint.step;
+  });
 }
 
 absl::Status JobStore::Warn(absl::string_view id, absl::string_view text) {

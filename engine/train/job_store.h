@@ -83,8 +83,9 @@ class JobStore {
   // of events as above.
   absl::Status ReportEvaluation(absl::string_view id,
                                 const JobEvaluation& evaluation, bool best);
-  // Appends it as an event and takes its step into the record; the limit of
-  // events as above.
+  // Appends it as an event and takes its step into the record, where a later
+  // one than the last ends the row of fruitless starts; the limit of events as
+  // above.
   absl::Status ReportCheckpoint(absl::string_view id,
                                 const JobCheckpoint& checkpoint);
   absl::Status Warn(absl::string_view id, absl::string_view text);

@@ -75,7 +75,8 @@ std::string Text(const Job& job) {
       {job.id, job.spec.ShortDebugString(), job.owner,
        absl::StrCat(job.priority), std::string(JobStateName(job.state)),
        job.cause, Text(job.create_time), Text(job.start_time),
-       Text(job.end_time), absl::StrCat(job.runs), absl::StrCat(job.step),
+       Text(job.end_time), absl::StrCat(job.runs),
+       absl::StrCat(job.fruitless_starts), absl::StrCat(job.step),
        absl::StrCat(job.max_steps), Text(job.loss),
        absl::StrCat(job.checkpoint_step), job.best ? Text(*job.best) : "none",
        job.held_out_loss ? Text(*job.held_out_loss) : "none", job.data_sha256,
@@ -140,7 +141,9 @@ using Operation = std::function<absl::Status(JobStore&)>;
 
 Operation StateOperation(JobState state) {
   return [state](JobStore& store) {
-    return store.SetState("a", state, "why", [](Job& job) { ++job.runs; })
+    return store
+        .SetState("a", state, "why",
+                  [](Job& job) { job.fruitless_starts = ++job.runs; })
         .status();
   };
 }
