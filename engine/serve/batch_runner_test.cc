@@ -269,6 +269,64 @@ TEST(BatchRunnerTest, WaitsInLineForModelsInUse) {
   EXPECT_THAT(fixture.runner.Waiting(0), IsEmpty());
 }
 
+// All of the device is held, by the caller and by a model in use for which
+// another waits; and the caller's run does not wait.
+TEST(BatchRunnerTest, ARunWithMemoryOfItsOwnNeedsNoOther) {
+  const ModelHandle a = Version(kOneWay, "a"), b = Version(kOneWay, "b");
+  const ModelHandle mine = Version(kBidirectional, "");
+  const std::vector<int64_t> lengths = {3, 21, 1, 1, 30, 2};
+  for (const MemoryPlan& plan :
+       PassMemories(*mine->model, {0, 30}, {.max_batch_rows = kRows})) {
+    Fixture fixture(
+        absl::StrCat(Room(5), ",", Room(BytesOf(a) + plan.total())));
+    Ledger& ledger = fixture.ledger(1);
+    const HeldMemory held = {1, *ledger.Reserve("jobs/x", plan)};
+    Ends ends;
+    std::vector<float> logits;
+    BatchRun run = MakeRun(a, {4 * kRows});
+    int passes = 0;
+    run.consume = [&](const ChunkRows&) {
+      if (++passes == 1) {
+        BatchRun other = MakeRun(b, {1});
+        other.done = ends.Of("b");
+        fixture.runner.Start(std::move(other));
+        BatchRun own = MakeRun(mine, lengths);
+        own.memory = &held;
+        own.consume = [&](const ChunkRows& rows) {
+          EXPECT_LE(held.reservation.used_bytes(), plan.total());
+          logits.resize(rows.first_output_row * rows.output.cols);
+          logits.insert(logits.end(), rows.output.data,
+                        rows.output.data + rows.output.rows * rows.output.cols);
+          return absl::OkStatus();
+        };
+        own.done = ends.Of("mine");
+        fixture.runner.Start(std::move(own));
+      }
+      return absl::OkStatus();
+    };
+    run.done = ends.Of("a");
+    fixture.runner.Start(std::move(run));
+    EXPECT_THAT(ends.Wait(3), UnorderedElementsAre("a OK", "b OK", "mine OK"));
+    EXPECT_EQ(logits, LogitsAlone(mine, lengths));
+    fixture.Settle();
+    EXPECT_EQ(held.reservation.used_bytes(), 0);
+    EXPECT_LE(ledger.Snapshot().reserved_high_water, ledger.budget_bytes());
+  }
+}
+
+TEST(BatchRunnerTest, WhatIsHeldMustBeEnough) {
+  const ModelHandle a = Version(kBidirectional, "a");
+  Fixture fixture("cpu:1");
+  const HeldMemory held = {
+      0, *fixture.ledger().Reserve("jobs/x", InferencePlan(*a->model, {8, 8}))};
+  BatchRun run = MakeRun(a, {20});
+  run.memory = &held;
+  const absl::Status refused =
+      fixture.runner.RunAndWait(std::move(run)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("are reserved for it"));
+}
+
 TEST(BatchRunnerTest, WhoWaitsCanGo) {
   const ModelHandle a = Version(kOneWay, "a"), b = Version(kOneWay, "b");
   Fixture fixture(Room(BytesOf(a)));

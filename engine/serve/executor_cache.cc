@@ -16,7 +16,8 @@ class ExecutorCache::Slot {
   // Tells a version from a later one at the same address.
   std::weak_ptr<const ModelVersion> version;
   int uses = 0;  // guarded by the cache's mutex
-  // Changed by the device's thread while in use, ended by who takes it out.
+  // Changed by the device's thread while in use, ended by who takes it out. The
+  // caller's: holds nothing.
   Ledger::Reservation memory;
 
   // The device thread's alone, freed in this order from below.
@@ -45,7 +46,17 @@ absl::StatusOr<ExecutorCache::Slot*> ExecutorCache::Acquire(
   Remove([](const Slot& slot) { return slot.version.expired(); });
   ASSIGN_OR_RETURN(Ledger::Reservation reservation,
                    device_.ledger().TryReserve(MemoryOwner(*version), plan));
-  ASSIGN_OR_RETURN(auto slot, Load(version, std::move(reservation), backend));
+  ASSIGN_OR_RETURN(auto slot, Load(version, reservation, backend));
+  slot->memory = std::move(reservation);
+  absl::MutexLock lock(&mutex_);
+  slots_.push_back(std::move(slot));
+  return slots_.back().get();
+}
+
+absl::StatusOr<ExecutorCache::Slot*> ExecutorCache::LoadWithin(
+    const Ledger::Reservation& held, const ModelHandle& version,
+    Backend& backend) {
+  ASSIGN_OR_RETURN(auto slot, Load(version, held, backend));
   absl::MutexLock lock(&mutex_);
   slots_.push_back(std::move(slot));
   return slots_.back().get();
@@ -54,9 +65,10 @@ absl::StatusOr<ExecutorCache::Slot*> ExecutorCache::Acquire(
 // In use from now on, if it is there.
 ExecutorCache::Slot* ExecutorCache::Find(const ModelHandle& version) {
   absl::MutexLock lock(&mutex_);
-  const auto found = std::find_if(
-      slots_.begin(), slots_.end(),
-      [&](const auto& slot) { return slot->version.lock() == version; });
+  const auto found =
+      std::find_if(slots_.begin(), slots_.end(), [&](const auto& slot) {
+        return slot->memory && slot->version.lock() == version;
+      });
   if (found == slots_.end()) return nullptr;
   std::rotate(found, found + 1, slots_.end());
   ++slots_.back()->uses;
@@ -64,7 +76,7 @@ ExecutorCache::Slot* ExecutorCache::Find(const ModelHandle& version) {
 }
 
 absl::StatusOr<std::unique_ptr<ExecutorCache::Slot>> ExecutorCache::Load(
-    const ModelHandle& version, Ledger::Reservation reservation,
+    const ModelHandle& version, const Ledger::Reservation& held,
     Backend& backend) const {
   ASSIGN_OR_RETURN(const auto parameters, version->Parameters());
   const int64_t bytes =
@@ -72,9 +84,7 @@ absl::StatusOr<std::unique_ptr<ExecutorCache::Slot>> ExecutorCache::Load(
   auto slot = std::make_unique<Slot>();
   slot->version = version;
   slot->uses = 1;
-  slot->memory = std::move(reservation);
-  slot->backend =
-      std::make_unique<AccountBackend>(backend, slot->memory.account());
+  slot->backend = std::make_unique<AccountBackend>(backend, held.account());
   ASSIGN_OR_RETURN(slot->parameters, slot->backend->Allocate(bytes));
   RETURN_IF_ERROR(
       backend.Upload(slot->parameters->data(), parameters->data(), bytes));
@@ -88,14 +98,22 @@ absl::StatusOr<std::unique_ptr<ExecutorCache::Slot>> ExecutorCache::Load(
 Executor& ExecutorCache::ExecutorOf(Slot& slot) { return *slot.executor; }
 
 void ExecutorCache::Release(Slot* slot) {
+  std::unique_ptr<Slot> ended;
   absl::MutexLock lock(&mutex_);
   --slot->uses;
+  if (slot->memory) return;
+  const auto at =
+      std::find_if(slots_.begin(), slots_.end(),
+                   [slot](const auto& other) { return other.get() == slot; });
+  ended = std::move(*at);
+  slots_.erase(at);
 }
 
 bool ExecutorCache::AnyInUse() const {
   absl::MutexLock lock(&mutex_);
-  return std::any_of(slots_.begin(), slots_.end(),
-                     [](const auto& slot) { return slot->uses > 0; });
+  return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+    return slot->memory && slot->uses > 0;
+  });
 }
 
 void ExecutorCache::Drop(const ModelVersion& version) {

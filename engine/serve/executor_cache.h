@@ -47,9 +47,16 @@ class ExecutorCache : public Evictor {
   // ModelVersion::Parameters. What is in use is not touched by an error.
   absl::StatusOr<Slot*> Acquire(const ModelHandle& version,
                                 const MemoryPlan& plan, Backend& backend);
+  // The same within memory that the caller holds, for this one use: nobody else
+  // finds the model, and its Release frees it. REQUIRES: a plan of the version
+  // is held and nothing of it is used.
+  absl::StatusOr<Slot*> LoadWithin(const Ledger::Reservation& held,
+                                   const ModelHandle& version,
+                                   Backend& backend);
   static Executor& ExecutorOf(Slot& slot);
   void Release(Slot* slot);
-  // Whether any model is: then others' memory will come back.
+  // Whether any model is that is not in memory of the caller's: then others'
+  // memory will come back.
   bool AnyInUse() const;
 
   // Frees the version's memory; not that of one in use.
@@ -65,7 +72,7 @@ class ExecutorCache : public Evictor {
 
   Slot* Find(const ModelHandle& version);
   absl::StatusOr<std::unique_ptr<Slot>> Load(const ModelHandle& version,
-                                             Ledger::Reservation reservation,
+                                             const Ledger::Reservation& held,
                                              Backend& backend) const;
   // Takes out the slots of which `goes` is true among those that nobody uses,
   // used longest ago first, and frees them.

@@ -1,0 +1,143 @@
+#include "engine/serve/run_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+// Whether a sequence of the model may be cut in time.
+bool CutsInTime(const Model& model) {
+  if (model.bidirectional()) return false;
+  const auto pooling = model.config().output().pooling();
+  return pooling == v1::Output::POOLING_NONE ||
+         pooling == v1::Output::POOLING_LAST;
+}
+
+struct Sequence {
+  int64_t index = 0;
+  int64_t rows = 0;
+};
+
+Sequence Longest(absl::Span<const int64_t> cu_seqlens) {
+  Sequence longest;
+  for (size_t b = 1; b < cu_seqlens.size(); ++b) {
+    const int64_t rows = cu_seqlens[b] - cu_seqlens[b - 1];
+    if (rows > longest.rows) longest = {static_cast<int64_t>(b) - 1, rows};
+  }
+  return longest;
+}
+
+int64_t Half(int64_t rows) { return (rows + 1) / 2; }
+
+// Where a run may go.
+class Room {
+ public:
+  Room(DevicePool& devices, const RunLimits& limits, const std::string& owner,
+       const HeldMemory* held)
+      : devices_(devices), limits_(limits), owner_(owner), held_(held) {}
+
+  std::vector<int> RanksFor(const MemoryPlan& memory) const {
+    std::vector<int> ranks;
+    if (memory.activations > limits_.max_arena_bytes) return ranks;
+    for (int rank = 0; rank < devices_.size(); ++rank) {
+      if (Holds(rank, memory)) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  // Of what has no ranks.
+  absl::Status Refusal(const MemoryPlan& memory) const {
+    if (memory.activations > limits_.max_arena_bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(owner_, " needs ", memory.activations,
+                       " bytes of activations for a pass, the limit is ",
+                       limits_.max_arena_bytes));
+    }
+    if (held_ != nullptr) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          owner_, " needs ", memory.total(), " bytes, ",
+          held_->reservation.plan().total(), " are reserved for it"));
+    }
+    int largest = 0;
+    for (int rank = 1; rank < devices_.size(); ++rank) {
+      if (ledger(rank).budget_bytes() > ledger(largest).budget_bytes()) {
+        largest = rank;
+      }
+    }
+    return ledger(largest).CheckFitsBudget(owner_, memory);
+  }
+
+ private:
+  bool Holds(int rank, const MemoryPlan& memory) const {
+    if (held_ == nullptr) {
+      return ledger(rank).CheckFitsBudget(owner_, memory).ok();
+    }
+    return rank == held_->device &&
+           memory.total() <= held_->reservation.plan().total();
+  }
+  const Ledger& ledger(int rank) const {
+    return devices_.device(rank).ledger();
+  }
+
+  DevicePool& devices_;
+  const RunLimits& limits_;
+  const std::string& owner_;
+  const HeldMemory* const held_;
+};
+
+}  // namespace
+
+MemoryPlan PassMemory(const Model& model, absl::Span<const int64_t> cu_seqlens,
+                      int64_t max_rows) {
+  const MemoryPlan memory = InferencePlan(model, {max_rows, max_rows});
+  const int64_t longest = Longest(cu_seqlens).rows;
+  if (CutsInTime(model) || longest <= max_rows) return memory;
+  const MemoryPlan uncut = InferencePlan(model, {longest, 1});
+  return uncut.total() > memory.total() ? uncut : memory;
+}
+
+std::vector<MemoryPlan> PassMemories(const Model& model,
+                                     absl::Span<const int64_t> cu_seqlens,
+                                     const RunLimits& limits) {
+  std::vector<MemoryPlan> memories;
+  for (int64_t rows = limits.max_batch_rows;; rows = Half(rows)) {
+    memories.push_back(PassMemory(model, cu_seqlens, rows));
+    if (rows <= 1) return memories;
+  }
+}
+
+absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
+                                const std::string& owner, const Model& model,
+                                absl::Span<const int64_t> cu_seqlens,
+                                int64_t call_rows, const HeldMemory* held) {
+  const Room room(devices, limits, owner, held);
+  CutOptions options;
+  options.in_time = CutsInTime(model);
+  options.call_rows = call_rows;
+  options.max_rows = limits.max_batch_rows;
+  while (
+      options.max_rows > 1 &&
+      room.RanksFor(InferencePlan(model, {options.max_rows, options.max_rows}))
+          .empty()) {
+    options.max_rows = Half(options.max_rows);
+  }
+  RunPlan plan;
+  plan.memory = PassMemory(model, cu_seqlens, options.max_rows);
+  plan.ranks = room.RanksFor(plan.memory);
+  if (!plan.ranks.empty()) {
+    plan.chains = CutBatch(cu_seqlens, options);
+    return plan;
+  }
+  const absl::Status refusal = room.Refusal(plan.memory);
+  const Sequence longest = Longest(cu_seqlens);
+  if (options.in_time || longest.rows <= options.max_rows) return refusal;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "sequence ", longest.index, " has ", longest.rows,
+      " rows, which this model cannot take in parts: ", refusal.message()));
+}
+
+}  // namespace recurve

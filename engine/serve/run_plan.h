@@ -1,0 +1,57 @@
+// What a batch needs to run: how it is cut, how much memory that takes, and
+// which devices could hold as much.
+#ifndef RECURVE_ENGINE_SERVE_RUN_PLAN_H_
+#define RECURVE_ENGINE_SERVE_RUN_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/model/model.h"
+#include "engine/schedule/device.h"
+#include "engine/schedule/held_memory.h"
+#include "engine/schedule/memory_plan.h"
+#include "engine/serve/cut.h"
+
+namespace recurve {
+
+struct RunLimits {
+  // Rows in one forward pass, fewer where no device's budget holds as many;
+  // longer sequences are cut in time if the model allows it.
+  int64_t max_batch_rows = 1024;
+  // Activations of one pass on a device. Only what is not cut in time
+  // (bidirectional models, mean and max pooling) comes near it.
+  int64_t max_arena_bytes = int64_t{4} << 30;
+};
+
+struct RunPlan {
+  std::vector<Chain> chains;
+  MemoryPlan memory;       // on each device that takes part
+  std::vector<int> ranks;  // that could hold as much
+};
+
+// What a device needs for any pass of at most `max_rows` rows, or of the
+// longest sequence where that is more and the model takes it in one piece.
+MemoryPlan PassMemory(const Model& model, absl::Span<const int64_t> cu_seqlens,
+                      int64_t max_rows);
+
+// PassMemory with ever fewer rows, halving max_batch_rows down to 1: what a run
+// may be planned with.
+std::vector<MemoryPlan> PassMemories(const Model& model,
+                                     absl::Span<const int64_t> cu_seqlens,
+                                     const RunLimits& limits);
+
+// On `held`, or, if that is null, on any of `devices`: with as many rows as
+// some device's budget holds even if each is a sequence of its own.
+// ResourceExhausted, with the numbers, if no pass can be small enough. `owner`
+// is the name of the model in messages, `call_rows` as in CutOptions.
+absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
+                                const std::string& owner, const Model& model,
+                                absl::Span<const int64_t> cu_seqlens,
+                                int64_t call_rows, const HeldMemory* held);
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_SERVE_RUN_PLAN_H_

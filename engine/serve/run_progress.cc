@@ -1,0 +1,75 @@
+#include "engine/serve/run_progress.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/status.h"
+
+namespace recurve {
+
+RunProgress::RunProgress(BatchRun given, RunPlan made, int parts)
+    : run(std::move(given)), plan(std::move(made)), waiting_(parts) {
+  const bool carries =
+      std::any_of(plan.chains.begin(), plan.chains.end(),
+                  [](const Chain& chain) { return chain.size() > 1; });
+  if (run.state.empty() && (carries || run.want_state)) {
+    run.state.resize(run.batch.num_sequences() *
+                     run.version->model->state_size());
+  }
+}
+
+absl::Span<float> RunProgress::StateOf(const Chunk& chunk) {
+  if (run.state.empty()) return {};
+  const int64_t size = run.version->model->state_size();
+  return absl::MakeSpan(run.state).subspan(chunk.first_sequence * size,
+                                           chunk.num_sequences * size);
+}
+
+absl::Status RunProgress::status() {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+absl::Status RunProgress::Check() {
+  RETURN_IF_ERROR(status());
+  return run.control.Check();
+}
+
+bool RunProgress::HasWork() {
+  absl::MutexLock lock(&mutex_);
+  return HasWorkLocked();
+}
+
+bool RunProgress::Begin(Place& place) {
+  absl::MutexLock lock(&mutex_);
+  --waiting_;
+  if (!HasWorkLocked()) return false;
+  ++active_;
+  place = {next_chain_++, 0};
+  return true;
+}
+
+bool RunProgress::Advance(Place& place, const absl::Status& status,
+                          bool* last) {
+  absl::MutexLock lock(&mutex_);
+  status_.Update(status);
+  if (status_.ok() && ++place.chunk < plan.chains[place.chain].size()) {
+    return true;
+  }
+  if (HasWorkLocked()) {
+    place = {next_chain_++, 0};
+    return true;
+  }
+  *last = --active_ == 0;
+  return false;
+}
+
+bool RunProgress::GiveUp(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  --waiting_;
+  if (!HasWorkLocked() || active_ > 0 || waiting_ > 0) return false;
+  status_.Update(status);
+  return true;
+}
+
+}  // namespace recurve
