@@ -37,8 +37,8 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// More than the retries that a disk full for a moment calls for.
-constexpr int kMaxErrors = 20;
+// Far longer than a disk is full.
+constexpr absl::Duration kPatience = absl::Seconds(20);
 
 // What the system, or SQLite, calls the errors that are made here.
 bool SaysWhy(const absl::Status& status) {
@@ -108,7 +108,8 @@ class Scenario {
   // False if the server has ended, or errors do not.
   template <typename Call>
   bool Try(ServerProcess& server, const Call& call) {
-    for (int errors = 0; errors < kMaxErrors; ++errors) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (absl::Now() < deadline) {
       const absl::Status status = call();
       if (status.ok()) return true;
       if (SaysWhy(status) ? !server.running() : server.EndsSoon()) return false;

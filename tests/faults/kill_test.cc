@@ -101,16 +101,13 @@ class World {
     EXPECT_THAT(HalfWritten(client), IsEmpty());
   }
 
-  void Print() const {
-    std::printf(
-        "acknowledged and kept: %d datasets, %d versions, %d jobs\n"
-        "jobs of text: %d, sha256 %s\njobs of sequences: %d, sha256 %s\n"
-        "trainers: %d, sha256 %s, %d steps sent twice\n",
-        Count("datasets/"), Count("models/"), Count("jobs/"),
-        static_cast<int>(text_.done()), text_.sha256().c_str(),
-        static_cast<int>(sequences_.done()), sequences_.sha256().c_str(),
-        static_cast<int>(stepper_.done()), stepper_.sha256().c_str(),
-        static_cast<int>(stepper_.retries()));
+  void Print(const Weights& undisturbed) const {
+    std::printf("acknowledged and kept: %d datasets, %d versions, %d jobs\n",
+                Count("datasets/"), Count("models/"), Count("jobs/"));
+    Print("text", text_, undisturbed.text);
+    Print("sequences", sequences_, undisturbed.sequences);
+    Print("steps", stepper_, undisturbed.steps);
+    std::printf("steps sent twice: %d\n", static_cast<int>(stepper_.retries()));
   }
 
   Promises promises;
@@ -118,6 +115,13 @@ class World {
  private:
   std::vector<Actor*> actors() {
     return {&text_, &sequences_, &stepper_, &uploader_, &publisher_};
+  }
+  template <typename Training>
+  static void Print(const char* what, const Training& training,
+                    const std::string& undisturbed) {
+    std::printf("%-9s  undisturbed %s\n           now         %s, %d times\n",
+                what, undisturbed.c_str(), training.sha256().c_str(),
+                static_cast<int>(training.done()));
   }
   int Count(const char* prefix) const {
     return static_cast<int>(promises.Names(prefix).size());
@@ -164,7 +168,8 @@ TEST(KillTest, NothingAcknowledgedIsLostAndTheWeightsAreTheSame) {
   std::printf("--seed=%ju\n", static_cast<uintmax_t>(seed));
   Instants instants(seed);
   Folder folder;
-  World world(Undisturbed(folder.path() + "/undisturbed"));
+  const Weights undisturbed = Undisturbed(folder.path() + "/undisturbed");
+  World world(undisturbed);
   if (HasFailure()) return;
 
   const std::string data_dir = folder.path() + "/data";
@@ -193,8 +198,8 @@ TEST(KillTest, NothingAcknowledgedIsLostAndTheWeightsAreTheSame) {
       server->Kill();
     });
   }
-  world.Print();
   std::printf("%d kills\n", kills);
+  world.Print(undisturbed);
 }
 
 }  // namespace
