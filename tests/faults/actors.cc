@@ -244,6 +244,18 @@ absl::Status Stepper::OneStep(Client& client) {
 }
 
 absl::Status Stepper::Finish(Client& client) {
+  if (!published_) RETURN_IF_ERROR(Publish(client));
+  promises_.Deleting(trainer_);
+  RETURN_IF_ERROR(Gone(client.DeleteTrainer(trainer_)));
+  promises_.Deleted(trainer_);
+  trainer_.clear();
+  replies_.clear();
+  published_ = false;
+  ++done_;
+  return absl::OkStatus();
+}
+
+absl::Status Stepper::Publish(Client& client) {
   v1::PublishTrainerRequest request;
   request.set_name(trainer_);
   request.set_request_id(trainer_);
@@ -252,12 +264,7 @@ absl::Status Stepper::Finish(Client& client) {
                    client.GetModelVersion(published.model_version()));
   ExpectWeights(version.name(), version.sha256(), sha256_);
   promises_.Kept(version.name(), version.sha256());
-  promises_.Deleting(trainer_);
-  RETURN_IF_ERROR(Gone(client.DeleteTrainer(trainer_)));
-  promises_.Deleted(trainer_);
-  trainer_.clear();
-  replies_.clear();
-  ++done_;
+  published_ = true;
   return absl::OkStatus();
 }
 

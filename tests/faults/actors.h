@@ -98,7 +98,7 @@ class Stepper : public Actor {
 
   // A whole training.
   absl::Status Next(Client& client) override;
-  void Reconnected() override { repeat_ = !replies_.empty(); }
+  void Reconnected() override { repeat_ = !replies_.empty() && !published_; }
   // Its next step alone.
   absl::Status OneStep(Client& client);
   const std::string& sha256() const { return sha256_; }
@@ -109,6 +109,7 @@ class Stepper : public Actor {
   absl::Status Prepare(Client& client);
   absl::Status Repeat(Client& client);
   absl::Status Finish(Client& client);
+  absl::Status Publish(Client& client);
   v1::StepRequest Request(int64_t number) const;
 
   const v1::TrainSpec spec_;
@@ -117,6 +118,7 @@ class Stepper : public Actor {
   std::string trainer_;               // as it was acknowledged; empty: not yet
   bool repeat_ = false;               // the last step first
   std::vector<std::string> replies_;  // serialized, by number from 1
+  bool published_ = false;            // and so perhaps deleted
   int64_t retries_ = 0;
 };
 
