@@ -3,16 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/directory.h"
+#include "engine/serve/held_out_evaluation.h"
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
 #include "kernels/status.h"
@@ -21,8 +20,6 @@
 namespace recurve::server {
 namespace {
 
-// Rows of a chunk where held-out text is evaluated.
-constexpr int64_t kHeldOutChunkRows = 1000;
 constexpr absl::Duration kMinUpkeepPeriod = absl::Milliseconds(100);
 constexpr absl::Duration kMaxUpkeepPeriod = absl::Seconds(30);
 // A reply's framing and what is neither logits nor states.
@@ -115,32 +112,6 @@ JobRunner::Options JobOptions(const ServerConfig& config) {
   return options;
 }
 
-HeldOutEvaluator HeldOut(const Evaluator& evaluator, BatchRunner& batches) {
-  return
-      [&evaluator, &batches](
-          const TrainableModel& model, const Dataset& data,
-          const std::atomic<bool>& cancelled) -> absl::StatusOr<JobEvaluation> {
-        CallControl control;
-        control.cancelled = {std::shared_ptr<void>(), &cancelled};  // not owned
-        TextOptions options;
-        if (std::holds_alternative<TextDataset>(data)) {
-          options.chunk_rows = kHeldOutChunkRows;
-          options.carry_state = !model.model->bidirectional();
-        }
-        const ModelHandle version =
-            ModelVersion::InMemory(model.model, model.parameters);
-        const absl::StatusOr<Evaluation> evaluation =
-            evaluator.EvaluateDataset(version, data, options, control);
-        batches.Drop(*version);
-        RETURN_IF_ERROR(evaluation.status());
-        JobEvaluation result;
-        result.loss = evaluation->loss;
-        result.accuracy = evaluation->accuracy;
-        result.weight = evaluation->weight;
-        return result;
-      };
-}
-
 // All but the directory and what depends on other parts of the engine.
 absl::StatusOr<TrainerStore::Options> TrainerOptions(
     const ServerConfig& config) {
@@ -216,7 +187,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       evaluator(batches, Evaluator::Options()),
       models(*registry),
       job_runner(JobOptions(config), devices, *jobs, *datasets, models,
-                 HeldOut(evaluator, batches)),
+                 EvaluateHeldOut(batches)),
       calls(config.max_streams()),
       work("a work thread", config.work_threads(), config.max_queued_work()),
       io("an io thread", 2, config.max_streams()) {

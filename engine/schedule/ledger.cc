@@ -170,6 +170,14 @@ absl::Status Ledger::Reservation::TryResize(const MemoryPlan& plan) {
   return Acquisition(*account_, plan, State::Turn::kNow).Run();
 }
 
+Ledger::Reservation Ledger::Reservation::Split(const MemoryPlan& part) {
+  State& state = account_->state();
+  auto account =
+      std::make_shared<Account>(state.shared_from_this(), account_->owner());
+  state.Move(part, *account_, *account);
+  return Reservation(std::move(account));
+}
+
 void Ledger::Reservation::Release() {
   if (account_ == nullptr) return;
   account_->state().EndReservation(*account_);

@@ -121,6 +121,9 @@ class Ledger {
     // that are in use go when their buffers do. REQUIRES: holds something.
     absl::Status Resize(const MemoryPlan& plan);
     absl::Status TryResize(const MemoryPlan& plan);
+    // Gives `part` of it to a reservation of its own, of the same owner. At no
+    // time is less held. REQUIRES: each kind of `part` is held, and not in use.
+    Reservation Split(const MemoryPlan& part);
     // Ends it now; holds nothing afterwards.
     void Release();
 

@@ -60,6 +60,11 @@ Ledger::State::State(const Options& options) : options_(options) {
 
 void Ledger::State::Set(Account& account, const MemoryPlan& plan, int64_t used,
                         bool held) {
+  if (Record(account, plan, used, held) < 0) GrantWaiting();
+}
+
+int64_t Ledger::State::Record(Account& account, const MemoryPlan& plan,
+                              int64_t used, bool held) {
   const int64_t reserved_before = account.reserved();
   const int64_t leaving_before = reserved_before - account.plan_.total();
   const bool lived = account.held_ || account.used_ > 0;
@@ -85,8 +90,7 @@ void Ledger::State::Set(Account& account, const MemoryPlan& plan, int64_t used,
   Raise(owner.memory.used_high_water, owner.memory.used_bytes);
   owner.accounts += (held || used > 0) - lived;
   if (owner.accounts == 0) owners_.erase(account.owner());
-
-  if (change < 0) GrantWaiting();
+  return change;
 }
 
 int64_t Ledger::State::Free() const {
@@ -220,6 +224,12 @@ std::string Ledger::State::Holders() const {
 void Ledger::State::EndReservation(Account& account) {
   absl::MutexLock lock(&mutex_);
   Set(account, MemoryPlan(), account.used_, /*held=*/false);
+}
+
+void Ledger::State::Move(const MemoryPlan& part, Account& from, Account& to) {
+  absl::MutexLock lock(&mutex_);
+  Record(from, from.plan_ - part, from.used_, /*held=*/true);
+  Record(to, part, to.used_, /*held=*/true);
 }
 
 MemoryPlan Ledger::State::PlanOf(const Account& account) const {

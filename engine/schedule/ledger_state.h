@@ -44,7 +44,7 @@ class Ledger::Account {
   int64_t reserved() const { return std::max(plan_.total(), used_); }
 };
 
-class Ledger::State {
+class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
  public:
   // Who comes before whom when memory is short.
   enum class Turn {
@@ -89,6 +89,9 @@ class Ledger::State {
 
   // Gives back all but what is in use.
   void EndReservation(Account& account) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From one account of an owner to another.
+  void Move(const MemoryPlan& part, Account& from, Account& to)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   MemoryPlan PlanOf(const Account& account) const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t UsedBy(const Account& account) const ABSL_LOCKS_EXCLUDED(mutex_);
   LedgerSnapshot Snapshot() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -101,7 +104,11 @@ class Ledger::State {
     int accounts = 0;  // held or with buffers
   };
 
-  // Sets what an account holds and uses, and all sums with it.
+  // Sets what an account holds and uses, and all sums with it; the bytes that
+  // it has reserved more than before.
+  int64_t Record(Account& account, const MemoryPlan& plan, int64_t used,
+                 bool held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, and gives others what has become free.
   void Set(Account& account, const MemoryPlan& plan, int64_t used, bool held)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Grants what waits and now fits, in turn.

@@ -153,6 +153,30 @@ TEST(Ledger, OneOwnerMayHoldSeveralReservations) {
 
 // --- What is used ---
 
+TEST(Ledger, APartOfAReservationIsHeldByItself) {
+  Ledger ledger({.name = "devices/0", .budget_bytes = 100});
+  MemoryPlan plan, part, all;
+  plan.weights = 60;
+  plan.activations = 40;
+  part.weights = 10;
+  part.activations = 20;
+  all.weights = 71;
+  auto held = *ledger.Reserve("jobs/x", plan);
+  auto split = held.Split(part);
+  EXPECT_EQ(split.plan(), part);
+  EXPECT_EQ(held.plan() + part, plan);
+  const LedgerSnapshot snapshot = ledger.Snapshot();
+  ASSERT_EQ(snapshot.owners.size(), 1u);
+  EXPECT_EQ(snapshot.owners[0].plan, plan);
+  EXPECT_EQ(snapshot.reserved_bytes, 100);
+  EXPECT_EQ(snapshot.reserved_high_water, 100);
+  held.Release();
+  EXPECT_EQ(ledger.Snapshot().reserved_bytes, 30);
+  EXPECT_FALSE(ledger.Reserve("b", all).ok());
+  split.Release();
+  EXPECT_TRUE(ledger.Reserve("b", all).ok());
+}
+
 TEST(AccountBackend, CountsWhatTheOwnerUses) {
   Ledger ledger(Budget(1000));
   const auto device = CreateCpuBackend(1);

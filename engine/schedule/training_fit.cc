@@ -4,11 +4,13 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/schedule/format_bytes.h"
 #include "engine/schedule/gradient_tree.h"
+#include "kernels/status.h"
 
 namespace recurve {
 namespace {
@@ -113,6 +115,33 @@ absl::Status Refusal(const Model& model, const TrainingNeeds& needs,
       "; ", Advice(model, needs, roomiest)));
 }
 
+// What is left of it; at least its workspace.
+DeviceBudget Without(const MemoryPlan& beside, const DeviceBudget& device) {
+  if (device.bytes == 0) return device;
+  const int64_t workspace = WorkspacePlan(device.threads).total();
+  return {absl::StrCat(device.name, " without ", FormatBytes(beside.total()),
+                       " for the job's evaluations"),
+          std::max(workspace, device.bytes - beside.total()), device.threads};
+}
+
+// With what is beside on any one device; no members if it fits on none.
+TrainingPlace MostMembers(const Model& model, const TrainingNeeds& needs,
+                          absl::Span<const DeviceBudget> devices,
+                          const MemoryPlan& beside) {
+  TrainingPlace most;
+  std::vector<DeviceBudget> left(devices.begin(), devices.end());
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if (beside.total() > Available(devices[d])) continue;
+    left[d] = Without(beside, devices[d]);
+    auto members = FittingDevices(model, needs, left);
+    left[d] = devices[d];
+    if (members.ok() && members->size() > most.members.size()) {
+      most = {*std::move(members), static_cast<int>(d), beside};
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 BatchShape LargestMicroBatch(const CallBounds& call, int64_t micro_batch_rows) {
@@ -180,6 +209,26 @@ absl::StatusOr<std::vector<int>> FittingDevices(
     }
   }
   return Refusal(model, needs, devices);
+}
+
+absl::StatusOr<TrainingPlace> FittingDevicesBeside(
+    const Model& model, const TrainingNeeds& needs,
+    absl::Span<const DeviceBudget> devices,
+    absl::Span<const MemoryPlan> beside) {
+  ASSIGN_OR_RETURN(const std::vector<int> alone,
+                   FittingDevices(model, needs, devices));
+  TrainingPlace most;
+  for (const MemoryPlan& plan : beside) {
+    TrainingPlace place = MostMembers(model, needs, devices, plan);
+    if (place.members.size() > most.members.size()) most = std::move(place);
+    if (most.members.size() == alone.size()) return most;
+  }
+  if (!most.members.empty()) return most;
+  std::vector<DeviceBudget> left;
+  for (const DeviceBudget& device : devices) {
+    left.push_back(Without(beside.back(), device));
+  }
+  return Refusal(model, needs, left);
 }
 
 }  // namespace recurve

@@ -61,6 +61,21 @@ absl::StatusOr<std::vector<int>> FittingDevices(
     const Model& model, const TrainingNeeds& needs,
     absl::Span<const DeviceBudget> devices);
 
+// Where a run is trained, and where something else is held for it at the same
+// time.
+struct TrainingPlace {
+  std::vector<int> members;  // as FittingDevices
+  int beside_device = 0;     // one of them or none of them
+  MemoryPlan beside;         // there
+};
+
+// The same with room for one of the plans `beside`, the first of them that
+// leaves training as many devices as it has alone, if any does. Not empty.
+absl::StatusOr<TrainingPlace> FittingDevicesBeside(
+    const Model& model, const TrainingNeeds& needs,
+    absl::Span<const DeviceBudget> devices,
+    absl::Span<const MemoryPlan> beside);
+
 }  // namespace recurve
 
 #endif  // RECURVE_ENGINE_SCHEDULE_TRAINING_FIT_H_

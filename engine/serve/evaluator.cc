@@ -87,8 +87,9 @@ absl::StatusOr<Evaluation> Sum(const RowLoss& row_loss,
   return evaluation;
 }
 
-// One sequence of `rows` rows, or many of at most `chunk_rows`.
-std::vector<int64_t> TextOffsets(int64_t rows, int64_t chunk_rows) {
+// One sequence of `rows` rows, or many of at most chunk_rows.
+std::vector<int64_t> TextOffsets(int64_t rows, const TextOptions& options) {
+  const int64_t chunk_rows = options.carry_state ? 0 : options.chunk_rows;
   std::vector<int64_t> offsets = {0};
   while (chunk_rows > 0 && rows - offsets.back() > chunk_rows) {
     offsets.push_back(offsets.back() + chunk_rows);
@@ -145,8 +146,7 @@ absl::StatusOr<Evaluation> Evaluator::EvaluateText(
   }
   const int64_t rows = static_cast<int64_t>(tokens.size()) - 1;
   SequenceBatch batch;
-  batch.cu_seqlens =
-      TextOffsets(rows, options.carry_state ? 0 : options.chunk_rows);
+  batch.cu_seqlens = TextOffsets(rows, options);
   batch.tokens.assign(tokens.begin(), tokens.end() - 1);
   Targets targets;
   targets.classes.assign(tokens.begin() + 1, tokens.end());
@@ -169,6 +169,17 @@ absl::StatusOr<Evaluation> Evaluator::EvaluateDataset(
   const auto& sequences = std::get<SequenceDataset>(dataset);
   return EvaluateBatch(version, sequences.sequences, &sequences.targets,
                        control);
+}
+
+std::vector<MemoryPlan> Evaluator::PassMemories(
+    const Model& model, const Dataset& dataset,
+    const TextOptions& options) const {
+  if (const auto* text = std::get_if<TextDataset>(&dataset)) {
+    const int64_t rows = static_cast<int64_t>(text->tokens.size()) - 1;
+    return runner_.PassMemories(model, TextOffsets(rows, options));
+  }
+  return runner_.PassMemories(
+      model, std::get<SequenceDataset>(dataset).sequences.cu_seqlens);
 }
 
 absl::Status Evaluator::Check(const Model& model, const SequenceBatch& batch,
@@ -199,6 +210,7 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate(
   run.batch = batch;
   run.call_rows = call_rows;
   run.control = control;
+  run.memory = options_.memory;
   run.consume = [&](const ChunkRows& chunk) {
     for (int64_t r = 0; r < chunk.output.rows; ++r) {
       row_loss.Compute(

@@ -3,11 +3,14 @@
 #define RECURVE_ENGINE_SERVE_EVALUATOR_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/model/sequence_batch.h"
+#include "engine/schedule/held_memory.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/serve/batch_runner.h"
 #include "engine/serve/call_control.h"
 #include "engine/serve/model_version.h"
@@ -39,6 +42,8 @@ class Evaluator {
  public:
   struct Options {
     int64_t max_rows = int64_t{1} << 26;
+    // As BatchRun::memory: one call at a time then.
+    const HeldMemory* memory = nullptr;
   };
   // `runner` outlives the evaluator.
   Evaluator(BatchRunner& runner, const Options& options)
@@ -60,6 +65,11 @@ class Evaluator {
                                              const Dataset& dataset,
                                              const TextOptions& options,
                                              const CallControl& control) const;
+
+  // What EvaluateDataset could do with, most first.
+  std::vector<MemoryPlan> PassMemories(const Model& model,
+                                       const Dataset& dataset,
+                                       const TextOptions& options) const;
 
  private:
   absl::Status Check(const Model& model, const SequenceBatch& batch,

@@ -59,6 +59,7 @@ class Execution {
                             const std::optional<LoopState>& last);
   absl::StatusOr<Outcome> Train(TrainingRun& run,
                                 std::optional<LoopState> last);
+  std::vector<MemoryPlan> EvaluationPlans(const TrainingRun& run) const;
   TrainerOptions MemoryOf(const TrainingRun& run);
   absl::StatusOr<Outcome> TrainAndPublish(const TrainingRun& run,
                                           Trainer& trainer, TrainingLoop& loop);
@@ -150,11 +151,28 @@ absl::StatusOr<Outcome> Execution::Run() {
   return Train(run, std::move(last));
 }
 
+// What does for the validation and the held-out data, one after the other.
+std::vector<MemoryPlan> Execution::EvaluationPlans(
+    const TrainingRun& run) const {
+  std::vector<MemoryPlan> plans;
+  if (!environment_.held_out.plans) return plans;
+  for (const auto& data : {run.validation, run.held_out}) {
+    if (data == nullptr) continue;
+    auto more = environment_.held_out.plans(*run.start.model, *data);
+    for (size_t i = 0; i < plans.size(); ++i) {
+      if (plans[i].total() > more[i].total()) more[i] = plans[i];
+    }
+    plans = std::move(more);
+  }
+  return plans;
+}
+
 // All that the run can need, reserved before it begins.
 TrainerOptions Execution::MemoryOf(const TrainingRun& run) {
   TrainerOptions options;
   options.owner = absl::StrCat("jobs/", job_.id);
   options.calls = run.calls;
+  options.beside = EvaluationPlans(run);
   Ledger::Wait& wait = options.wait.emplace();
   wait.cancelled = &control_.stopping();
   wait.on_wait = [this](const std::string& reason) {
@@ -169,9 +187,9 @@ absl::StatusOr<Outcome> Execution::Train(TrainingRun& run,
                    Trainer::Create(environment_.devices, run.start.model,
                                    std::move(run.start.parameters),
                                    spec_.trainer(), MemoryOf(run)));
-  JobOwner owner({run, environment_.evaluate, *checkpoints_,
-                  KeepLastCheckpoints(spec_), reporter_, control_,
-                  environment_.clock});
+  JobOwner owner({run, environment_.held_out.evaluate, trainer->beside(),
+                  *checkpoints_, KeepLastCheckpoints(spec_), reporter_,
+                  control_, environment_.clock});
   TrainingLoop loop(spec_, run.max_batches, *run.loader, *trainer, owner,
                     environment_.clock);
   RETURN_IF_ERROR(EnterRunning(run, last));
@@ -207,7 +225,8 @@ absl::StatusOr<Outcome> Execution::TrainAndPublish(const TrainingRun& run,
   if (run.held_out != nullptr) {
     ASSIGN_OR_RETURN(
         const JobEvaluation evaluation,
-        environment_.evaluate(trained, *run.held_out, control_.stopping()));
+        environment_.held_out.evaluate(trained, *run.held_out, trainer.beside(),
+                                       control_.stopping()));
     held_out_loss = evaluation.loss;
   }
   RETURN_IF_ERROR(CheckStopping());

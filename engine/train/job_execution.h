@@ -25,7 +25,7 @@ struct JobEnvironment {
   JobStore& jobs;
   const DatasetStore& datasets;
   ModelExchange& models;
-  HeldOutEvaluator evaluate;
+  HeldOut held_out;
   int64_t max_parameters;  // of a new model
   // directory/ID is a job's own: checkpoints/, metrics.csv and TensorBoard's
   // event files.

@@ -142,8 +142,13 @@ class JobExecutionFixture : public ::testing::Test {
             std::function<void(JobControl&)> at_tick = nullptr) {
     JobControl control;
     ticks_ = 0;
-    JobEnvironment environment{pool,      *jobs_,    *datasets_,       models_,
-                               evaluate_, 1'000'000, folder_ + "/jobs"};
+    JobEnvironment environment{pool,
+                               *jobs_,
+                               *datasets_,
+                               models_,
+                               {evaluate_, evaluation_plans_},
+                               1'000'000,
+                               folder_ + "/jobs"};
     environment.retry_delay = absl::ZeroDuration();
     environment.clock = [&] {
       if (++ticks_ == tick) at_tick(control);
@@ -213,7 +218,7 @@ class JobExecutionFixture : public ::testing::Test {
   FakeModelExchange models_;
   // A function of weights and data; not of how often it is asked.
   HeldOutEvaluator evaluate_ =
-      [](const TrainableModel& model, const Dataset& data,
+      [](const TrainableModel& model, const Dataset& data, const HeldMemory*,
          const std::atomic<bool>& cancelled) -> absl::StatusOr<JobEvaluation> {
     if (cancelled) return absl::CancelledError("");
     JobEvaluation evaluation;
@@ -223,6 +228,7 @@ class JobExecutionFixture : public ::testing::Test {
     evaluation.accuracy = static_cast<double>(data.index());
     return evaluation;
   };
+  HeldOutPlans evaluation_plans_;
   int64_t ticks_ = 0;
   int64_t now_ = 0;
 };

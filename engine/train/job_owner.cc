@@ -26,8 +26,8 @@ absl::StatusOr<JobEvaluation> JobOwner::Evaluate(
     std::vector<float>& parameters) {
   TrainableModel model{parts_.run.start.model, parts_.run.start.vocabulary,
                        std::move(parameters)};
-  auto evaluation =
-      parts_.evaluate(model, *parts_.run.validation, parts_.control.stopping());
+  auto evaluation = parts_.evaluate(model, *parts_.run.validation,
+                                    parts_.memory, parts_.control.stopping());
   parameters = std::move(model.parameters);
   return evaluation;
 }

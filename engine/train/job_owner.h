@@ -31,6 +31,7 @@ class JobOwner final : public LoopOwner {
   struct Parts {
     const TrainingRun& run;
     const HeldOutEvaluator& evaluate;
+    const HeldMemory* memory;  // for it, or null
     CheckpointFolder& checkpoints;
     int keep_last;
     JobReporter& reporter;

@@ -38,7 +38,7 @@ class JobPoliciesTest : public JobExecutionFixture {
   // Evaluations give these losses, in order; the weights are kept.
   void Evaluate(std::vector<double> losses) {
     evaluate_ = [this, losses](const TrainableModel& model, const Dataset&,
-                               const std::atomic<bool>&) {
+                               const HeldMemory*, const std::atomic<bool>&) {
       JobEvaluation evaluation;
       evaluation.loss = losses[weights_.size() % losses.size()];
       weights_.push_back(model.parameters);

@@ -46,12 +46,12 @@ absl::Status CheckPriority(int32_t priority) {
 
 JobRunner::JobRunner(const Options& options, DevicePool& devices,
                      JobStore& jobs, const DatasetStore& datasets,
-                     ModelExchange& models, HeldOutEvaluator evaluate)
+                     ModelExchange& models, HeldOut held_out)
     : environment_{devices,
                    jobs,
                    datasets,
                    models,
-                   std::move(evaluate),
+                   std::move(held_out),
                    options.max_parameters,
                    options.directory},
       dispatcher_(DispatcherOptions(options), jobs,

@@ -39,7 +39,7 @@ class JobRunner {
   // All that is passed in outlives the runner.
   JobRunner(const Options& options, DevicePool& devices, JobStore& jobs,
             const DatasetStore& datasets, ModelExchange& models,
-            HeldOutEvaluator evaluate);
+            HeldOut held_out);
   ~JobRunner();  // Shutdown
 
   // Takes up the jobs that an earlier process left unfinished, and begins.

@@ -62,7 +62,7 @@ class JobRunnerTest : public ::testing::Test {
     auto upload = *store_->StartUpload("text", "");
     EXPECT_TRUE(upload->Append(Text()).ok());
     EXPECT_TRUE(upload->Commit().ok());
-    evaluate_ = [](const TrainableModel&, const Dataset&,
+    evaluate_ = [](const TrainableModel&, const Dataset&, const HeldMemory*,
                    const std::atomic<bool>&) { return Loss(1.25); };
     Start();
   }
@@ -71,10 +71,12 @@ class JobRunnerTest : public ::testing::Test {
     runner_.reset();
     runner_ = std::make_unique<JobRunner>(
         options_, devices_, *jobs_, *store_, models_,
-        [this](const TrainableModel& model, const Dataset& data,
-               const std::atomic<bool>& cancelled) {
-          return evaluate_(model, data, cancelled);
-        });
+        HeldOut{[this](const TrainableModel& model, const Dataset& data,
+                       const HeldMemory* memory,
+                       const std::atomic<bool>& cancelled) {
+                  return evaluate_(model, data, memory, cancelled);
+                },
+                nullptr});
     ASSERT_TRUE(runner_->Start().ok());
   }
 
@@ -217,7 +219,7 @@ TEST_F(JobRunnerTest, JudgesTheTrainedWeightsByTheHeldOutText) {
   std::vector<float> parameters;
   std::string tokens_seen;
   evaluate_ = [&](const TrainableModel& model, const Dataset& data,
-                  const std::atomic<bool>&) {
+                  const HeldMemory*, const std::atomic<bool>&) {
     parameters = model.parameters;
     for (int32_t token : std::get<TextDataset>(data).tokens)
       tokens_seen += model.vocabulary[token];
@@ -290,7 +292,7 @@ TEST_F(JobRunnerTest, CancelsAQueuedJobAtOnce) {
 TEST_F(JobRunnerTest, CancelsDuringTheEvaluation) {
   absl::Notification begun;
   evaluate_ =
-      [&](const TrainableModel&, const Dataset&,
+      [&](const TrainableModel&, const Dataset&, const HeldMemory*,
           const std::atomic<bool>& cancelled) -> absl::StatusOr<JobEvaluation> {
     begun.Notify();
     while (!cancelled) absl::SleepFor(absl::Milliseconds(1));
@@ -343,7 +345,7 @@ TEST_F(JobRunnerTest, AJobThatGoesWrongFailsWithItsCause) {
 }
 
 TEST_F(JobRunnerTest, FailsWhereEvaluationOrPublishingDoes) {
-  evaluate_ = [](const TrainableModel&, const Dataset&,
+  evaluate_ = [](const TrainableModel&, const Dataset&, const HeldMemory*,
                  const std::atomic<bool>&) -> absl::StatusOr<JobEvaluation> {
     throw std::runtime_error("evaluator broke");
   };
@@ -434,7 +436,7 @@ TEST_F(JobRunnerTest, PausesDuringTheEvaluation) {
   std::atomic<int> calls = 0;
   absl::Notification begun;
   evaluate_ =
-      [&](const TrainableModel&, const Dataset&,
+      [&](const TrainableModel&, const Dataset&, const HeldMemory*,
           const std::atomic<bool>& stopping) -> absl::StatusOr<JobEvaluation> {
     if (++calls > 1) return Loss(2);
     begun.Notify();

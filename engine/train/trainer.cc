@@ -45,6 +45,7 @@ class Trainer::Impl {
   int32_t accumulated_calls() const { return accumulated_calls_.load(); }
   const Model& model() const { return *model_; }
   int num_devices() const { return group_.size(); }
+  const HeldMemory* beside() const { return memory_.beside(); }
   const v1::TrainerConfig& config() const { return config_; }
 
  private:
@@ -384,6 +385,7 @@ int64_t Trainer::step() const { return impl_->step(); }
 int32_t Trainer::accumulated_calls() const {
   return impl_->accumulated_calls();
 }
+const HeldMemory* Trainer::beside() const { return impl_->beside(); }
 int Trainer::num_devices() const { return impl_->num_devices(); }
 const Model& Trainer::model() const { return impl_->model(); }
 const v1::TrainerConfig& Trainer::config() const { return impl_->config(); }

@@ -20,7 +20,9 @@
 #include "engine/model/model.h"
 #include "engine/model/sequence_batch.h"
 #include "engine/schedule/device.h"
+#include "engine/schedule/held_memory.h"
 #include "engine/schedule/ledger.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/schedule/training_fit.h"
 #include "engine/train/not_finite.h"
 #include "engine/train/step_result.h"
@@ -63,6 +65,11 @@ struct TrainerOptions {
   // is refused for want of memory; without it a trainer begins with little, and
   // takes what is missing call by call.
   std::optional<CallBounds> calls = std::nullopt;
+  // Something else that the run needs a device's memory for: any of these, the
+  // most that is of use first. One of them is reserved together with the
+  // trainer's own, so that two runs never wait for each other. REQUIRES, unless
+  // empty: calls and wait.
+  std::vector<MemoryPlan> beside;
   // The trainer waits in line for its first reservations. Without it: refused
   // at once where others hold the memory.
   std::optional<Ledger::Wait> wait = std::nullopt;
@@ -124,6 +131,8 @@ class Trainer {
   int num_devices() const;            // that it is on
   const Model& model() const;
   const v1::TrainerConfig& config() const;  // with every default filled in
+  // As long as the trainer: for what TrainerOptions::beside said; else null.
+  const HeldMemory* beside() const;
 
  private:
   class Impl;

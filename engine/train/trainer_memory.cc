@@ -67,6 +67,7 @@ class Placement {
   std::vector<int> members;  // of the pool
   std::vector<TrainingShape> shapes;
   std::vector<Ledger::Reservation> reservations;
+  std::optional<HeldMemory> beside;
 
  private:
   absl::Status Choose(const absl::Status& refusal) {
@@ -85,7 +86,7 @@ class Placement {
     const std::vector<DeviceBudget> budgets = Budgets(pool_, candidates_);
     if (options_.calls) {
       needs_.call = *options_.calls;
-      return FittingDevices(model_, needs_, budgets);
+      return FittingOfRun(budgets);
     }
     // Whose batches nobody knows: full micro-batches would be good, but small
     // ones may come too.
@@ -95,6 +96,19 @@ class Placement {
         FittingDevices(model_, NeedsOfRows(any, any.micro_batch_rows), budgets);
     if (fitting.ok()) return fitting;
     return FittingDevices(model_, NeedsOfRows(any, 1), budgets);
+  }
+
+  absl::StatusOr<std::vector<int>> FittingOfRun(
+      absl::Span<const DeviceBudget> budgets) {
+    if (options_.beside.empty()) {
+      return FittingDevices(model_, needs_, budgets);
+    }
+    ASSIGN_OR_RETURN(
+        const TrainingPlace place,
+        FittingDevicesBeside(model_, needs_, budgets, options_.beside));
+    beside_device_ = candidates_[place.beside_device];
+    beside_plan_ = place.beside;
+    return place.members;
   }
 
   TrainingShape FirstShape(int rank) const {
@@ -107,18 +121,29 @@ class Placement {
     return shape;
   }
 
-  // As far as it goes.
+  // In the order of the devices, all of each at once, as far as it goes.
   absl::Status ReserveAll() {
-    for (size_t rank = 0; rank < members.size(); ++rank) {
-      Ledger& ledger = pool_.device(members[rank]).ledger();
-      const MemoryPlan plan = TrainingPlan(model_, shapes[rank]);
-      auto held = options_.wait ? ledger.ReserveOrWait(options_.owner, plan,
-                                                       *options_.wait)
-                                : ledger.Reserve(options_.owner, plan);
-      RETURN_IF_ERROR(held.status());
-      reservations.push_back(*std::move(held));
+    size_t rank = 0;
+    for (int device = 0; device < pool_.size(); ++device) {
+      const bool trains = rank < members.size() && members[rank] == device;
+      const bool has_beside = device == beside_device_;
+      MemoryPlan plan;
+      if (trains) plan = TrainingPlan(model_, shapes[rank++]);
+      if (has_beside) plan = plan + beside_plan_;
+      if (!trains && !has_beside) continue;
+      ASSIGN_OR_RETURN(Ledger::Reservation held, Reserve(device, plan));
+      if (has_beside) beside = HeldMemory{device, held.Split(beside_plan_)};
+      if (trains) reservations.push_back(std::move(held));
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<Ledger::Reservation> Reserve(int device,
+                                              const MemoryPlan& plan) {
+    Ledger& ledger = pool_.device(device).ledger();
+    return options_.wait
+               ? ledger.ReserveOrWait(options_.owner, plan, *options_.wait)
+               : ledger.Reserve(options_.owner, plan);
   }
 
   DevicePool& pool_;
@@ -126,6 +151,8 @@ class Placement {
   const TrainerOptions& options_;
   TrainingNeeds needs_;
   std::vector<int> candidates_;  // of the pool
+  int beside_device_ = kNobody;
+  MemoryPlan beside_plan_;
 };
 
 }  // namespace
@@ -138,6 +165,7 @@ absl::StatusOr<TrainerMemory> TrainerMemory::Reserve(
   TrainerMemory memory({&pool, std::move(placement.members)}, std::move(model));
   memory.shapes_ = std::move(placement.shapes);
   memory.reservations_ = std::move(placement.reservations);
+  memory.beside_ = std::move(placement.beside);
   return memory;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/types/span.h"
 #include "engine/model/model.h"
 #include "engine/schedule/device.h"
+#include "engine/schedule/held_memory.h"
 #include "engine/schedule/ledger.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/schedule/partition.h"
@@ -37,6 +39,8 @@ class TrainerMemory {
   const Ledger::Reservation& reservation(int rank) const {
     return reservations_[rank];
   }
+
+  const HeldMemory* beside() const { return beside_ ? &*beside_ : nullptr; }
 
   // Before a call with these micro-batches, or none: gives each rank a range of
   // them and reserves what the call takes beyond what is held already. A device
@@ -70,6 +74,7 @@ class TrainerMemory {
   std::shared_ptr<const Model> model_;
   Shapes shapes_;
   std::vector<Ledger::Reservation> reservations_;
+  std::optional<HeldMemory> beside_;
 };
 
 }  // namespace recurve
