@@ -57,6 +57,14 @@ absl::Status CheckTransition(const Job& job, JobState state) {
                    " and cannot become ", JobStateName(state)));
 }
 
+// Its last event is its end: who has seen that looks for no more.
+absl::Status CheckNotEnded(const Job& job) {
+  if (!HasEnded(job.state)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("jobs/", job.id, " is ", JobStateName(job.state),
+                   " and gets no more events"));
+}
+
 void Enter(JobState state, absl::string_view cause, absl::Time now, Job* job) {
   job->state = state;
   job->cause = std::string(cause);
@@ -372,6 +380,7 @@ absl::Status JobStore::AppendEvent(absl::string_view id, What what,
                                    const std::function<void(Job&)>& edit) {
   RETURN_IF_ERROR(
       Update(id, [&](Row& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        RETURN_IF_ERROR(CheckNotEnded(row.job));
         edit(row.job);
         return AppendLimited(std::move(what), row);
       }).status());

@@ -36,7 +36,8 @@ struct JobStoreLimits {
 // Thread-safe. A change is on disk before the call that made it returns; after
 // an error nothing has changed (but for a process that ends before its next
 // change, which may then find it made). Ids come without "jobs/"; NotFound for
-// unknown ones. All calls may also fail as SqliteStatus says.
+// unknown ones. An ended job's last event is that it ended: FailedPrecondition
+// for what would add another. All calls may also fail as SqliteStatus says.
 class JobStore {
  public:
   static constexpr int kMaxPageSize = 1000;  // page_size 0 means 100

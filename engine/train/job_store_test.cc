@@ -213,6 +213,21 @@ TEST_F(JobStoreTest, BeyondTheLimitOnlyStatesAreKept) {
   EXPECT_EQ(store_->Get("a")->step, 10);
 }
 
+// Who watches a job leaves with that event.
+TEST_F(JobStoreTest, TheEndIsTheLastEvent) {
+  Create("a");
+  ASSERT_TRUE(store_->SetState("a", kCancelled, "").ok());
+  for (const absl::Status& status :
+       {store_->Warn("a", "late"), store_->Report("a", Metrics(1, 0), {}),
+        store_->ReportEvaluation("a", {}, true),
+        store_->ReportCheckpoint("a", {})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("CANCELLED"));
+  }
+  EXPECT_EQ(store_->Events("a", 0, 0)->size(), 2u);
+  EXPECT_EQ(store_->Get("a")->step, 0);
+}
+
 TEST_F(JobStoreTest, UnknownJobsAreNotFound) {
   EXPECT_EQ(store_->Get("x").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->SetState("x", kRunning, "").status().code(),
