@@ -18,9 +18,19 @@ namespace {
 // Of steps, epochs and seconds: far beyond use, far from overflow.
 constexpr int64_t kMaxLimit = int64_t{1} << 40;
 constexpr int64_t kMaxKeptCheckpoints = 1000;
+// Of the whole spec, which each state of a job is recorded with; fields that
+// nobody knows count too.
+constexpr size_t kMaxSpecBytes = size_t{1} << 18;
 
 absl::Status Bad(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
+}
+
+absl::Status CheckSize(const v1::TrainSpec& spec) {
+  const size_t bytes = spec.ByteSizeLong();
+  if (bytes <= kMaxSpecBytes) return absl::OkStatus();
+  return Bad("spec",
+             absl::StrCat(bytes, " bytes, the limit is ", kMaxSpecBytes));
 }
 
 absl::Status CheckModelName(absl::string_view name) {
@@ -149,6 +159,7 @@ int64_t OrDefault(int64_t value, int64_t otherwise) {
 }  // namespace
 
 absl::Status CheckTrainSpec(const v1::TrainSpec& spec) {
+  RETURN_IF_ERROR(CheckSize(spec));
   RETURN_IF_ERROR(CheckModelName(spec.model()));
   RETURN_IF_ERROR(CheckData(spec));
   RETURN_IF_ERROR(CheckLimits(spec));

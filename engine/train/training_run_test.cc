@@ -251,6 +251,15 @@ TEST_F(TrainingRunTest, NamesTheFieldThatIsWrong) {
   EXPECT_THAT(Error(spec), HasSubstr("format: "));
 }
 
+// Specs are recorded, again and again.
+TEST_F(TrainingRunTest, RefusesASpecThatIsTooLarge) {
+  v1::TrainSpec spec = Spec("");
+  spec.GetReflection()->MutableUnknownFields(&spec)->AddLengthDelimited(
+      1000, std::string(1 << 18, 'x'));
+  EXPECT_THAT(std::string(CheckTrainSpec(spec).message()),
+              HasSubstr("spec: 262"));
+}
+
 // A config that is wrong whatever the data are is refused before any is read.
 TEST_F(TrainingRunTest, ChecksACompleteConfigWithoutData) {
   v1::TrainSpec spec = Spec(
