@@ -43,16 +43,20 @@ absl::Status CheckContinued(size_t num_sequences, const Streams& streams) {
 }
 
 // Names that are forgotten after the call make no room within it.
-absl::Status CheckRoom(const StreamUse& use, const Streams& streams) {
+absl::Status CheckRoom(const Model& model, const StreamUse& use,
+                       const Streams& streams) {
   const size_t added = std::count_if(
       use.names.begin(), use.names.end(), [&](const std::string& name) {
         return streams.named.find(name) == streams.named.end();
       });
-  if (streams.named.size() + added <= kMaxNamedStreams) return absl::OkStatus();
+  const size_t most = MaxNamedStreams(model);
+  if (added == 0 || streams.named.size() + added <= most) {
+    return absl::OkStatus();
+  }
   return absl::ResourceExhaustedError(
       absl::StrCat("stream_ids: ", added, " new ones with ",
-                   streams.named.size(), " kept already, the limit is ",
-                   kMaxNamedStreams, "; end some with end_stream_ids"));
+                   streams.named.size(), " kept already, the limit is ", most,
+                   " for this model; end some with end_stream_ids"));
 }
 
 absl::Status CheckUse(const Model& model, size_t num_sequences,
@@ -75,7 +79,7 @@ absl::Status CheckUse(const Model& model, size_t num_sequences,
                      ": a bidirectional model has no state to go on from"));
   }
   if (use.continue_last) return CheckContinued(num_sequences, streams);
-  return CheckRoom(use, streams);
+  return CheckRoom(model, use, streams);
 }
 
 // Where sequence b of the call goes on; null = from zeros.
@@ -98,6 +102,13 @@ absl::Status CheckStream(const Model& model, absl::string_view name,
 }
 
 }  // namespace
+
+size_t MaxNamedStreams(const Model& model) {
+  const size_t state_bytes =
+      std::max<int64_t>(model.state_size(), 1) * sizeof(float);
+  return std::clamp<size_t>(kMaxNamedStreamBytes / state_bytes, 1,
+                            kMaxNamedStreams);
+}
 
 absl::StatusOr<CallStreams> StartStreams(const Model& model,
                                          const SequenceBatch& batch,

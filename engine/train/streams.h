@@ -19,6 +19,8 @@ namespace recurve {
 
 inline constexpr size_t kMaxNamedStreams = 65536;
 inline constexpr size_t kMaxStreamNameBytes = 256;
+// Of their states, in host memory and in every checkpoint.
+inline constexpr size_t kMaxNamedStreamBytes = size_t{1} << 28;
 
 // How far one sequence has come.
 struct Stream {
@@ -29,7 +31,7 @@ struct Stream {
 // What calls may go on from. Bidirectional models leave nothing here.
 struct Streams {
   std::vector<Stream> last;  // the sequences of the last batch, in order
-  std::map<std::string, Stream> named;  // at most kMaxNamedStreams
+  std::map<std::string, Stream> named;  // at most MaxNamedStreams
 };
 
 // How a call uses streams. Without any of it sequences start from zeros.
@@ -46,12 +48,15 @@ struct CallStreams {
   std::vector<float> states_after;  // [B, state_size]; empty = not wanted
 };
 
+// kMaxNamedStreams, or what fits in kMaxNamedStreamBytes; 1 or more.
+size_t MaxNamedStreams(const Model& model);
+
 // As far as the model takes states over in a new call (Model::BeginCall).
 // A name that `streams` does not know starts from zeros. InvalidArgument for
 // names that are too many, empty, too long or given twice, for both ways at
 // once, and for another number of sequences than the last batch had;
 // FailedPrecondition for models that cannot go on and where there is nothing to
-// continue; ResourceExhausted for more than kMaxNamedStreams after the call.
+// continue; ResourceExhausted for more than MaxNamedStreams after the call.
 absl::StatusOr<CallStreams> StartStreams(const Model& model,
                                          const SequenceBatch& batch,
                                          const StreamUse& use,

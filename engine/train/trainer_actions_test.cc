@@ -7,6 +7,7 @@
 #include "engine/train/trainer.h"
 #include "engine/train/trainer_test_util.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
@@ -263,6 +264,33 @@ TEST(TrainerNamedStreams, HaveALimit) {
   EXPECT_THAT(std::string(full.message()), HasSubstr("65536"));
   step.stream_ids = one;
   EXPECT_TRUE(trainer->Step(step).ok());
+}
+
+// Of a model whose states are large, before they fill the memory.
+TEST(TrainerNamedStreams, HaveALimitOfBytes) {
+  v1::ModelConfig config;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"(input { features { size: 1 } }
+         blocks { sru { hidden_size: 4096 num_layers: 16 } }
+         output { linear { size: 1 } } loss { kind: MEAN_SQUARED_ERROR })",
+      &config));
+  const auto model = *Model::Create(config);
+  const size_t most =
+      kMaxNamedStreamBytes / (model->state_size() * sizeof(float));
+  ASSERT_LT(most, 2000);
+  EXPECT_EQ(MaxNamedStreams(*model), most);
+  Streams streams;
+  for (size_t i = 1; i < most; ++i) streams.named[std::to_string(i)];
+  SequenceBatch batch;
+  batch.cu_seqlens = {0, 1, 2};
+  const auto start = [&](const std::vector<std::string>& names) {
+    return StartStreams(*model, batch, {false, names, {}}, streams).status();
+  };
+  EXPECT_TRUE(start({"1", "a"}).ok());
+  const absl::Status full = start({"a", "b"});
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr(absl::StrCat("the limit is ", most)));
 }
 
 }  // namespace
