@@ -109,6 +109,7 @@ JobRunner::Options JobOptions(const ServerConfig& config) {
   options.max_running = config.max_running_jobs();
   options.max_queued = config.max_queued_jobs();
   options.max_parameters = config.max_parameters();
+  options.max_evaluation_rows = Evaluator::Options().max_rows;
   return options;
 }
 

@@ -28,7 +28,7 @@ class Server {
   const std::string& address() const { return address_; }
   grpc::Server& grpc() { return *grpc_; }
 
-  // Says NOT_SERVING, takes no new calls, cancels jobs, and waits for the calls
+  // Says NOT_SERVING, takes no new calls, stops jobs, and waits for the calls
   // that it has until `timeout` is over; what is left then ends as UNAVAILABLE
   // at its next micro-batch. Then trainers are saved. Once.
   void Drain(absl::Duration timeout);

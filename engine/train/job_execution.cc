@@ -6,11 +6,13 @@
 #include <new>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/directory.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/job_owner.h"
 #include "engine/train/job_reporter.h"
@@ -30,6 +32,14 @@ struct Outcome {
   std::string cause;
   std::function<void(Job&)> change;
 };
+
+// What goes through the model when it is evaluated.
+int64_t RowsOf(const Dataset& data) {
+  if (const auto* text = std::get_if<TextDataset>(&data)) {
+    return static_cast<int64_t>(text->tokens.size()) - 1;
+  }
+  return std::get<SequenceDataset>(data).sequences.num_rows();
+}
 
 class Execution {
  public:
@@ -53,6 +63,8 @@ class Execution {
   // The state to go on from; none: from the beginning.
   absl::StatusOr<std::optional<LoopState>> LoadCheckpoint();
   absl::StatusOr<TrainingRun> Prepare(const std::optional<LoopState>& last);
+  // Before hours of training, not after them.
+  absl::Status CheckEvaluations(const TrainingRun& run) const;
   absl::Status CheckUnchanged(const TrainingRun& run,
                               const std::optional<LoopState>& last) const;
   absl::Status EnterRunning(const TrainingRun& run,
@@ -80,6 +92,7 @@ absl::Status Execution::CheckStopping() const {
 }
 
 absl::Status Execution::OpenFolder() {
+  SweepAside(folder_);  // of the metrics files
   ASSIGN_OR_RETURN(checkpoints_, CheckpointFolder::Open(
                                      absl::StrCat(folder_, "/checkpoints")));
   return absl::OkStatus();
@@ -118,6 +131,18 @@ absl::StatusOr<TrainingRun> Execution::Prepare(
                             environment_.max_parameters, &control_.stopping());
 }
 
+absl::Status Execution::CheckEvaluations(const TrainingRun& run) const {
+  const auto check = [&](absl::string_view field, const Dataset* data) {
+    const int64_t rows = data == nullptr ? 0 : RowsOf(*data);
+    if (rows <= environment_.max_evaluation_rows) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(field, ": has ", rows, " rows, the limit is ",
+                     environment_.max_evaluation_rows));
+  };
+  RETURN_IF_ERROR(check("validation", run.validation.get()));
+  return check("held_out_characters", run.held_out.get());
+}
+
 absl::Status Execution::CheckUnchanged(
     const TrainingRun& run, const std::optional<LoopState>& last) const {
   RETURN_IF_ERROR(CheckSameData("data", job_.data_sha256, run.data_sha256));
@@ -148,6 +173,7 @@ absl::StatusOr<Outcome> Execution::Run() {
   ASSIGN_OR_RETURN(std::optional<LoopState> last, LoadCheckpoint());
   ASSIGN_OR_RETURN(TrainingRun run, Prepare(last));
   RETURN_IF_ERROR(CheckUnchanged(run, last));
+  RETURN_IF_ERROR(CheckEvaluations(run));
   return Train(run, std::move(last));
 }
 
@@ -233,9 +259,12 @@ absl::StatusOr<Outcome> Execution::TrainAndPublish(const TrainingRun& run,
   std::string version;
   if (publish != v1::TrainSpec::NONE) {
     const std::string name = absl::StrCat("jobs/", job_.id);
-    // Once for the job, however often its end is run.
-    ASSIGN_OR_RETURN(version, environment_.models.Publish(spec_.model(),
-                                                          trained, name, name));
+    // Once for the job, however often its end is run; but not for an earlier
+    // job of this id whose record is lost.
+    const std::string request_id =
+        absl::StrCat(name, "/", absl::ToUnixNanos(job_.create_time));
+    ASSIGN_OR_RETURN(version, environment_.models.Publish(
+                                  spec_.model(), trained, name, request_id));
   }
   return Outcome{JobState::kSucceeded, loop.EndReason(),
                  [held_out_loss, version](Job& job) {

@@ -30,6 +30,8 @@ struct JobEnvironment {
   // directory/ID is a job's own: checkpoints/, metrics.csv and TensorBoard's
   // event files.
   std::string directory;
+  // Of validation or held-out data: what `evaluate` takes.
+  int64_t max_evaluation_rows = int64_t{1} << 26;
   // Since some moment, steady.
   std::function<absl::Duration()> clock = SteadyClock;
   // Between attempts to record how a run ended.

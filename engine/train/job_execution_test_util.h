@@ -149,6 +149,7 @@ class JobExecutionFixture : public ::testing::Test {
                                {evaluate_, evaluation_plans_},
                                1'000'000,
                                folder_ + "/jobs"};
+    environment.max_evaluation_rows = max_evaluation_rows_;
     environment.retry_delay = absl::ZeroDuration();
     environment.clock = [&] {
       if (++ticks_ == tick) at_tick(control);
@@ -229,6 +230,7 @@ class JobExecutionFixture : public ::testing::Test {
     return evaluation;
   };
   HeldOutPlans evaluation_plans_;
+  int64_t max_evaluation_rows_ = 1000;
   int64_t ticks_ = 0;
   int64_t now_ = 0;
 };

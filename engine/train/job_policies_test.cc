@@ -113,6 +113,19 @@ TEST_F(JobPoliciesTest, EndsEarlyWhereNothingGetsBetter) {
   EXPECT_EQ(Published(job), weights_[2]);
 }
 
+TEST_F(JobPoliciesTest, DataThatCannotBeEvaluatedAreRefusedBeforeTraining) {
+  max_evaluation_rows_ = 8;  // of the held-out 10 characters 9 are predicted
+  const Job text =
+      Run(Submit(kTextSpec, "validation { fraction: 0.05 }"), "cpu:1");
+  EXPECT_EQ(text.state, kFailed);
+  EXPECT_EQ(text.step, 0);
+  EXPECT_THAT(text.cause, HasSubstr("held_out_characters: has 9 rows, the "
+                                    "limit is 8"));
+  const Job lines = Run(Submit(kSequencesSpec), "cpu:1");
+  EXPECT_EQ(lines.state, kFailed);
+  EXPECT_THAT(lines.cause, HasSubstr("validation: has 35 rows"));
+}
+
 TEST_F(JobPoliciesTest, SavesByStepsAtNewBestsAndAtTheEnd) {
   Evaluate({5, 3, 4});
   const std::string id =
@@ -333,6 +346,15 @@ TEST_F(JobPoliciesTest, MetricsFilesAreWhatTheEventsMakeOfThem) {
   EXPECT_EQ(csv, text.csv);
   EXPECT_EQ(tensorboard, text.tensorboard);
   EXPECT_FALSE(tensorboard.empty());
+}
+
+TEST_F(JobPoliciesTest, WhatACrashLeftAsideIsSwept) {
+  const std::string id = Submit(kSequencesSpec);
+  Run(id, "cpu:1", 15, [](JobControl&) { throw Crash(); });
+  const std::string half_written = FolderOf(id) + "/.aside-1-2";
+  std::ofstream(half_written) << "step,lo";
+  EXPECT_EQ(GoOn(id, "cpu:1").state, kSucceeded);
+  EXPECT_FALSE(std::filesystem::exists(half_written));
 }
 
 // Whichever operation fails, once or for a while, the job ends with the same

@@ -1,12 +1,15 @@
 #include "engine/train/job_runner.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/resource_id.h"
 #include "engine/train/job_control.h"
 #include "kernels/status.h"
 
@@ -53,7 +56,8 @@ JobRunner::JobRunner(const Options& options, DevicePool& devices,
                    models,
                    std::move(held_out),
                    options.max_parameters,
-                   options.directory},
+                   options.directory,
+                   options.max_evaluation_rows},
       dispatcher_(DispatcherOptions(options), jobs,
                   [this](const Job& job, JobControl& control) {
                     ExecuteJob(environment_, job, control);
@@ -66,7 +70,20 @@ absl::StatusOr<Job> JobRunner::Submit(const JobRequest& request) {
   RETURN_IF_ERROR(CheckTrainSpec(request.spec));
   RETURN_IF_ERROR(CheckOwner(request.owner));
   RETURN_IF_ERROR(CheckPriority(request.priority));
+  RETURN_IF_ERROR(CheckFolder(request.id));
   return dispatcher_.Submit(request);
+}
+
+absl::Status JobRunner::CheckFolder(const std::string& id) const {
+  if (!CheckResourceId(id, "job_id").ok()) return absl::OkStatus();  // refused
+  const std::string folder = absl::StrCat(environment_.directory, "/", id);
+  std::error_code error;
+  if (!std::filesystem::exists(folder, error)) return absl::OkStatus();
+  const absl::Status known = environment_.jobs.Get(id).status();
+  if (!absl::IsNotFound(known)) return known;
+  return absl::AlreadyExistsError(absl::StrCat(
+      "job_id: the data directory has the folder of an earlier jobs/", id,
+      " whose record is lost; take another id, or move that folder away"));
 }
 
 absl::StatusOr<Job> JobRunner::Change(absl::string_view job_id,

@@ -30,7 +30,8 @@ class JobRunner {
     std::string directory;
     int max_running = 1;
     int max_queued = 1000;
-    int64_t max_parameters = int64_t{1} << 28;  // of a job's new model
+    int64_t max_parameters = int64_t{1} << 28;       // of a job's new model
+    int64_t max_evaluation_rows = int64_t{1} << 26;  // as JobEnvironment
   };
   static constexpr int kMaxPriority = 100;      // and at least minus that
   static constexpr size_t kMaxOwnerBytes = 64;  // letters, digits, ".", "_",
@@ -48,8 +49,9 @@ class JobRunner {
 
   // Returns once the job is kept. InvalidArgument for a spec that can be seen
   // to be wrong at once, an owner or a priority that there cannot be,
-  // ResourceExhausted for a full queue, Unavailable after Shutdown; otherwise
-  // as JobStore::Create.
+  // AlreadyExists for an id of which the store knows no job but there is a
+  // folder, ResourceExhausted for a full queue, Unavailable after Shutdown;
+  // otherwise as JobStore::Create.
   absl::StatusOr<Job> Submit(const JobRequest& request);
 
   // Returns the job as it then is. A running job stops at its next micro-batch,
@@ -66,6 +68,10 @@ class JobRunner {
   void Shutdown();
 
  private:
+  // A job of this id would go on from what an earlier one left there, whose
+  // record is lost.
+  absl::Status CheckFolder(const std::string& id) const;
+
   const JobEnvironment environment_;
   JobDispatcher dispatcher_;
 };

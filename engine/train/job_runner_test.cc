@@ -493,5 +493,23 @@ TEST_F(JobRunnerTest, AShutdownLeavesJobsToTheNextRunner) {
   }
 }
 
+// Neither its checkpoints nor its version are this job's.
+TEST_F(JobRunnerTest, AnEarlierJobWhoseRecordIsLostIsNotGoneOnWith) {
+  const JobRequest request = Request(Spec(""), "a");
+  ASSERT_TRUE(runner_->Submit(request).ok());
+  ASSERT_EQ(WaitForEnd("a").state, kSucceeded);
+  runner_.reset();
+  jobs_ = *JobStore::Open(":memory:");
+  Start();
+  const absl::Status status = runner_->Submit(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("record is lost"));
+  const std::string folder = options_.directory + "/a";
+  std::filesystem::rename(folder, folder + ".lost");
+  ASSERT_TRUE(runner_->Submit(request).ok());
+  ASSERT_EQ(WaitForEnd("a").state, kSucceeded);
+  EXPECT_EQ(models_.sources().size(), 2u);
+}
+
 }  // namespace
 }  // namespace recurve
