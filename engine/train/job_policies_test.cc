@@ -126,6 +126,19 @@ TEST_F(JobPoliciesTest, DataThatCannotBeEvaluatedAreRefusedBeforeTraining) {
   EXPECT_THAT(lines.cause, HasSubstr("validation: has 35 rows"));
 }
 
+TEST_F(JobPoliciesTest, AFailedValidationSaysThatItWasOneAndWhen) {
+  evaluate_ = [](const TrainableModel&, const Dataset&, const HeldMemory*,
+                 const std::atomic<bool>&) -> absl::StatusOr<JobEvaluation> {
+    return absl::FailedPreconditionError("the loss of row 3 is not finite");
+  };
+  const Job job =
+      Run(Submit(kSequencesSpec, "max_epochs: 0 max_steps: 12 "), "cpu:1");
+  EXPECT_EQ(job.state, kFailed);
+  EXPECT_EQ(job.cause,
+            "FAILED_PRECONDITION: validation after step 4: the loss of row 3 "
+            "is not finite");
+}
+
 TEST_F(JobPoliciesTest, SavesByStepsAtNewBestsAndAtTheEnd) {
   Evaluate({5, 3, 4});
   const std::string id =
@@ -281,6 +294,17 @@ TEST_F(JobPoliciesTest, GivesUpAfterGoingBackTooOften) {
   EXPECT_THAT(job.cause, HasSubstr("after going back 3 times"));
   EXPECT_THAT(See(id).warnings, SizeIs(3));
   EXPECT_THAT(See(id).warnings[2], HasSubstr("learning rate times 0.125"));
+}
+
+// 2^-1074 is the smallest number above 0.
+TEST_F(JobPoliciesTest, GivesUpWhereTheLearningRateCannotBeHalvedAnyMore) {
+  Put("features", FeatureLines(1e30));
+  const std::string id =
+      Submit(kFeatureSpec, "non_finite: ROLL_BACK max_roll_backs: 1000000");
+  const Job job = Run(id, "cpu:1");
+  EXPECT_EQ(job.state, kFailed);
+  EXPECT_THAT(job.cause, AllOf(HasSubstr("after going back 1074 times"),
+                               HasSubstr("is not finite in optimizer step")));
 }
 
 // With far too high a rate the weights grow without end, until it is halved

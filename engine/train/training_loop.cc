@@ -175,9 +175,14 @@ absl::Status TrainingLoop::EvaluateIfDue(bool done) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(std::vector<float> parameters, trainer_.Parameters());
-  ASSIGN_OR_RETURN(JobEvaluation evaluation, owner_.Evaluate(parameters));
-  evaluation.step = step;
-  return TakeEvaluation(evaluation, std::move(parameters));
+  auto evaluation = owner_.Evaluate(parameters);
+  if (!evaluation.ok()) {
+    return absl::Status(evaluation.status().code(),
+                        absl::StrCat("validation after step ", step, ": ",
+                                     evaluation.status().message()));
+  }
+  evaluation->step = step;
+  return TakeEvaluation(*evaluation, std::move(parameters));
 }
 
 absl::Status TrainingLoop::TakeEvaluation(const JobEvaluation& evaluation,
@@ -296,7 +301,9 @@ absl::Status TrainingLoop::SkipStep(const absl::Status& error) {
 }
 
 absl::Status TrainingLoop::RollBack(const absl::Status& error) {
-  if (progress_.roll_backs() >= MaxRollBacks(spec_)) {
+  // What is halved without end becomes 0 one day.
+  const double scale = progress_.learning_rate_scale() / 2;
+  if (progress_.roll_backs() >= MaxRollBacks(spec_) || scale == 0) {
     return absl::Status(
         error.code(), absl::StrCat("after going back ", progress_.roll_backs(),
                                    " times: ", error.message()));
@@ -309,7 +316,6 @@ absl::Status TrainingLoop::RollBack(const absl::Status& error) {
                                      last.status().message()));
   }
   const int64_t step = last->trainer.step;
-  const double scale = progress_.learning_rate_scale() / 2;
   RETURN_IF_ERROR(
       owner_.Warn(absl::StrCat(error.message(), "; going back to step ", step,
                                ", with the learning rate times ", scale,
