@@ -142,6 +142,14 @@ class BatchSender {
   StepTotals totals_;
 };
 
+absl::Status CheckModel(const v1::Trainer& trainer, const v1::TrainSpec& spec) {
+  if (trainer.model() == spec.model()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "--trainer: %s trains %s, not the spec's %s; another name makes a new "
+      "trainer",
+      trainer.name(), trainer.model(), spec.model()));
+}
+
 // The trainer that the options name, made from the spec if need be.
 absl::StatusOr<std::string> OpenTrainer(Client& client,
                                         const v1::TrainSpec& spec,
@@ -149,7 +157,11 @@ absl::StatusOr<std::string> OpenTrainer(Client& client,
   if (!options.trainer.empty()) {
     const auto there =
         client.GetTrainer(ResourceName("trainers", options.trainer));
-    if (there.ok()) return there->name();
+    if (there.ok()) {
+      const absl::Status fits = CheckModel(*there, spec);
+      if (!fits.ok()) return fits;
+      return there->name();
+    }
     if (!absl::IsNotFound(there.status())) return there.status();
   }
   v1::CreateTrainerRequest create;
@@ -182,6 +194,12 @@ absl::Status Step(Session& session, const StepOptions& options) {
   const absl::Status sent = sender.SendAll();
   if (!sent.ok()) return sent;
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  if (sender.totals().batches == 0) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s has had all batches of these steps; a larger --steps or max_steps "
+        "goes on, `recurve publish %s` makes a version of it as it is",
+        *trainer, *trainer));
+  }
 
   v1::PublishTrainerRequest publish;
   publish.set_name(*trainer);
@@ -206,7 +224,8 @@ void AddStepCommand(CLI::App& app, Session& session) {
       ->required();
   command
       ->add_option("--steps", options->steps,
-                   "optimizer steps, instead of the spec's max_steps")
+                   "the optimizer step to end at, instead of the spec's "
+                   "max_steps")
       ->check(CLI::PositiveNumber);
   command->add_option("--trainer", options->trainer,
                       "trainer to go on with, or to make; it stays");

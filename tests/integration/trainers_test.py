@@ -147,6 +147,20 @@ class TrainersTest(unittest.TestCase):
             self.assertEqual(server.call("trainers")["trainers"], [])
             self.assertEqual(os.listdir(os.path.join(self.data_dir, "trainers")), [])
 
+    def test_steps_that_a_trainer_has_had_are_not_published_again(self):
+        with recurve.Server(self.data_dir) as server:
+            spec = self.spec("lm")
+            server.call("step", "--spec", spec, "--steps", "5", "--trainer", "t")
+            for steps in ("4", "5"):
+                refused = server.run("step", "--spec", spec, "--steps", steps, "--trainer", "t")
+                self.assertEqual(refused.returncode, 1)
+                self.assertIn("FAILED_PRECONDITION: trainers/t has had all", refused.stderr)
+            other = server.run("step", "--spec", self.spec("other"), "--trainer", "t")
+            self.assertIn("trains models/lm, not the spec's models/other", other.stderr)
+            self.assertEqual([model["name"] for model in server.call("models")["models"]],
+                             ["models/lm"])
+            self.assertEqual(server.call("describe", "lm")["name"], "models/lm/versions/1")
+
     def test_idle_trainers_leave_memory_and_come_back(self):
         server = self.start("--trainer_idle_timeout=200ms")
         server.call("step", "--spec", self.spec("lm"), "--steps", "3", "--trainer", "t")
