@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/directory.h"
+#include "engine/schedule/format_bytes.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/serve/held_out_evaluation.h"
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
@@ -140,6 +142,20 @@ absl::Duration UpkeepPeriod(const TrainerStore::Options& options) {
       kMinUpkeepPeriod, kMaxUpkeepPeriod);
 }
 
+// A device whose budget its threads' workspace fills could hold no model.
+absl::Status CheckBudgets(const std::vector<DeviceSpec>& specs) {
+  for (const DeviceSpec& spec : specs) {
+    const int64_t workspace = WorkspacePlan(spec.threads).total();
+    if (spec.memory_bytes == 0 || spec.memory_bytes > workspace) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "device \"", spec.text, "\": its budget is ",
+        FormatBytes(spec.memory_bytes), ", of which the workspace of ",
+        spec.threads, spec.threads == 1 ? " thread" : " threads", " takes ",
+        FormatBytes(workspace), "; give it more by memory=SIZE"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
@@ -150,6 +166,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   ASSIGN_OR_RETURN(std::vector<DeviceSpec> specs,
                    ParseDevices(config.devices()));
   SetBudgets(specs);
+  RETURN_IF_ERROR(CheckBudgets(specs));
   ASSIGN_OR_RETURN(DirectoryLock data_dir,
                    DirectoryLock::Take(config.data_dir()));
   ASSIGN_OR_RETURN(auto registry, Registry::Open(data_dir.path()));

@@ -4,6 +4,7 @@ is wrong, the code, the exit status, and a server that stays up."""
 import json
 import os
 import struct
+import subprocess
 import unittest
 
 from tests.integration import junit
@@ -190,6 +191,15 @@ class CommandLineTest(unittest.TestCase):
         result = recurve.run("models", "--server", "127.0.0.1:1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("UNAVAILABLE", result.stderr)
+
+    def test_a_server_whose_device_can_hold_nothing_does_not_start(self):
+        result = subprocess.run(
+            [recurve.SERVER, "--data_dir", os.path.join(self.folder, "none"),
+             "--devices", "cpu:1,cpu:1:memory=1MiB"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        for fragment in ("cpu:1:memory=1MiB", "budget is 1.0 MiB", "takes 2.1 MiB", "memory=SIZE"):
+            self.assertIn(fragment, result.stderr)
 
     def test_a_deadline_already_past(self):
         self.expect_error("DEADLINE_EXCEEDED", [], "models", "--timeout", "1e-9")
