@@ -1,5 +1,6 @@
-// datasets.
+// datasets, delete-dataset.
 #include <CLI/CLI.hpp>
+#include <memory>
 
 #include "absl/strings/str_format.h"
 #include "client/cli/session.h"
@@ -25,11 +26,30 @@ absl::Status Datasets(Session& session) {
   return absl::OkStatus();
 }
 
+absl::Status DeleteDataset(Session& session, const std::string& id) {
+  const std::string name = ResourceName("datasets", id);
+  const absl::Status deleted = session.client().DeleteDataset(name);
+  if (!deleted.ok()) return deleted;
+  if (session.json) {
+    PrintJson({{"deleted", name}});
+  } else {
+    absl::PrintF("deleted %s\n", name);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddDataCommands(CLI::App& app, Session& session) {
   AddCommand(app, session, "datasets", "Lists the uploaded datasets.",
              "recurve datasets", [&session] { return Datasets(session); });
+  const auto dataset = std::make_shared<std::string>();
+  AddCommand(app, session, "delete-dataset",
+             "Deletes a dataset; jobs that have yet to read it fail.",
+             "recurve delete-dataset my-data",
+             [&session, dataset] { return DeleteDataset(session, *dataset); })
+      ->add_option("dataset", *dataset, "the dataset")
+      ->required();
 }
 
 }  // namespace recurve::cli

@@ -16,6 +16,13 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
+void PrintWhichServer(const Session& session) {
+  absl::FPrintF(stderr,
+                "recurve: the server asked was %s; --server or RECURVE_SERVER "
+                "names another\n",
+                session.server);
+}
+
 // 0 after --help; 2, with what is wrong on stderr, otherwise.
 int EndParsing(const CLI::App& app, const CLI::ParseError& error) {
   const auto unknown = app.remaining();
@@ -60,7 +67,11 @@ int Main(int argc, char** argv) {
     return EndParsing(app, error);
   }
   const absl::Status status = session.run();
-  return status.ok() ? 0 : Fail(status);
+  if (status.ok()) return 0;
+  const int exit_status = Fail(status);
+  const bool asked_a_server = !app.got_subcommand("plan");
+  if (absl::IsUnavailable(status) && asked_a_server) PrintWhichServer(session);
+  return exit_status;
 }
 
 }  // namespace

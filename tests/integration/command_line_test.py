@@ -1,6 +1,7 @@
 """What the command line says to wrong input, and how: a message that names what
 is wrong, the code, the exit status, and a server that stays up."""
 
+import hashlib
 import json
 import os
 import struct
@@ -11,9 +12,9 @@ from tests.integration import junit
 from tests.integration import recurve
 
 SUBCOMMANDS = [
-    "models", "describe", "create", "import", "export", "delete", "datasets", "predict",
-    "evaluate", "generate", "train", "jobs", "watch", "pause", "resume", "cancel", "step",
-    "plan", "devices", "health"]
+    "models", "describe", "create", "import", "export", "delete", "datasets",
+    "delete-dataset", "predict", "evaluate", "generate", "train", "jobs", "watch", "pause",
+    "resume", "cancel", "step", "plan", "devices", "health"]
 
 TOKENS_CONFIG = """
 input { token_embedding { vocabulary_size: 5 embedding_size: 4 } }
@@ -162,6 +163,7 @@ class CommandLineTest(unittest.TestCase):
 
     def test_json_is_one_object_on_one_line(self):
         out = os.path.join(self.folder, "out")
+        uploaded = "upload-" + hashlib.sha256(b"abcde" * 20).hexdigest()[:40]
         checks = [
             ("models",), ("describe", "tokens"), ("datasets",), ("devices",), ("health",),
             ("jobs",), ("create", "other", "--config", self.tokens_config),
@@ -176,7 +178,7 @@ class CommandLineTest(unittest.TestCase):
             ("train", self.spec_with("max_steps: 2", "max_steps: 1000000000"), "--job_id", "long"),
             ("pause", "long"), ("resume", "long"), ("cancel", "long"),
             ("step", "--spec", self.spec, "--steps", "1"), ("plan", self.spec),
-            ("delete", "other")]
+            ("delete", "other"), ("delete-dataset", uploaded)]
         self.assertEqual({check[0] for check in checks}, set(SUBCOMMANDS))
         for check in checks:
             with self.subTest(check[0]):
@@ -191,6 +193,7 @@ class CommandLineTest(unittest.TestCase):
         result = recurve.run("models", "--server", "127.0.0.1:1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("UNAVAILABLE", result.stderr)
+        self.assertIn("127.0.0.1:1; --server or RECURVE_SERVER", result.stderr)
 
     def test_a_server_whose_device_can_hold_nothing_does_not_start(self):
         result = subprocess.run(
@@ -200,6 +203,14 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1, result.stderr)
         for fragment in ("cpu:1:memory=1MiB", "budget is 1.0 MiB", "takes 2.1 MiB", "memory=SIZE"):
             self.assertIn(fragment, result.stderr)
+
+    def test_datasets_are_deleted(self):
+        self.server.call("train", self.spec, "--watch")
+        names = [dataset["name"] for dataset in self.server.call("datasets")["datasets"]]
+        self.assertNotEqual(names, [])
+        for name in names:
+            self.assertEqual(self.server.call("delete-dataset", name), {"deleted": name})
+        self.assertEqual(self.server.call("datasets")["datasets"], [])
 
     def test_a_deadline_already_past(self):
         self.expect_error("DEADLINE_EXCEEDED", [], "models", "--timeout", "1e-9")
@@ -211,7 +222,7 @@ class CommandLineTest(unittest.TestCase):
                 ("delete", "absent"), ("predict", "absent", "--tokens", "1"),
                 ("evaluate", "absent", "--data", data),
                 ("generate", "absent", "--prompt", "a"), ("watch", "absent"),
-                ("pause", "absent"), ("resume", "absent"), ("cancel", "absent")]:
+                ("delete-dataset", "absent"), ("pause", "absent"), ("resume", "absent"), ("cancel", "absent")]:
             with self.subTest(arguments[0]):
                 self.expect_error("NOT_FOUND", ["absent"], *arguments)
         self.expect_error("NOT_FOUND", ["tokens/versions/9"], "describe", "tokens/versions/9")
