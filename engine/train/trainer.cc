@@ -1,7 +1,7 @@
 #include "engine/train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +50,7 @@ class Trainer::Impl {
 
  private:
   absl::Status CheckCall(const StepCall& call) const;
+  absl::Status CheckLearningRate(const StepCall& call) const;
   absl::Status CheckBatch(const SequenceBatch& batch,
                           const Targets& targets) const;
   absl::StatusOr<StepResult> TryStep(const StepCall& call);
@@ -148,13 +149,19 @@ absl::StatusOr<StepResult> Trainer::Impl::TryStep(const StepCall& call) {
   return Describe(work, updates ? &update : nullptr);
 }
 
-absl::Status Trainer::Impl::CheckCall(const StepCall& call) const {
-  if (call.learning_rate &&
-      !(*call.learning_rate >= 0 && std::isfinite(*call.learning_rate))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("learning_rate: is ", *call.learning_rate,
-                     ", must be 0 or more, and finite"));
+absl::Status Trainer::Impl::CheckLearningRate(const StepCall& call) const {
+  if (!call.learning_rate) return absl::OkStatus();
+  constexpr float kMax = std::numeric_limits<float>::max();  // as devices count
+  if (*call.learning_rate >= 0 && *call.learning_rate <= kMax) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("learning_rate: is ", *call.learning_rate,
+                   ", must be 0 or more, and at most ", kMax));
+}
+
+absl::Status Trainer::Impl::CheckCall(const StepCall& call) const {
+  RETURN_IF_ERROR(CheckLearningRate(call));
   if (call.action != StepAction::kOptimizerStep) {
     if (progress_.accumulated_calls >= kMaxAccumulationSteps) {
       return absl::FailedPreconditionError(
