@@ -26,7 +26,7 @@ StoredTrainer::StoredTrainer(const TrainerContext& context,
       last_use_(save_time_) {
   info_.id = id;
   info_.origin = origin_;
-  info_.accumulated_calls = record.accumulated_calls;
+  info_.accumulated_calls = saved_accumulated_calls_ = record.accumulated_calls;
   info_.last_number = info_.saved_number = calls_.last_number();
 }
 
@@ -157,16 +157,24 @@ absl::Status StoredTrainer::Load() {
     return Prefixed(absl::StrCat("trainers/", id_, " cannot be taken back"),
                     saved.status());
   }
+  const TrainerOrigin& origin = saved->record.origin;
   ASSIGN_OR_RETURN(auto trainer,
-                   Trainer::Create(*context_.devices, origin_->model,
-                                   saved->state.parameters, origin_->config,
+                   Trainer::Create(*context_.devices, origin.model,
+                                   saved->state.parameters, origin.config,
                                    {.owner = absl::StrCat("trainers/", id_)}));
   RETURN_IF_ERROR(
       trainer->Load(std::move(saved->state), /*weights_only=*/false));
   trainer_ = std::move(trainer);
   calls_ = std::move(saved->record.calls);
+  ReplaceOrigin(std::move(saved->record.origin));
   NoteSaved();
   return absl::OkStatus();
+}
+
+void StoredTrainer::ReplaceOrigin(TrainerOrigin origin) {
+  origin_ = std::make_shared<TrainerOrigin>(std::move(origin));
+  absl::MutexLock lock(&mutex_);
+  info_.origin = origin_;
 }
 
 void StoredTrainer::Unload() {
@@ -176,6 +184,7 @@ void StoredTrainer::Unload() {
   info_.loaded = false;
   // What was not saved is gone.
   info_.step = info_.saved_step;
+  info_.accumulated_calls = saved_accumulated_calls_;
   info_.last_number = info_.saved_number;
 }
 
@@ -294,7 +303,8 @@ void StoredTrainer::NoteSaved() {
   absl::MutexLock lock(&mutex_);
   info_.loaded = true;
   info_.step = info_.saved_step = trainer_->step();
-  info_.accumulated_calls = trainer_->accumulated_calls();
+  info_.accumulated_calls = saved_accumulated_calls_ =
+      trainer_->accumulated_calls();
   info_.last_number = info_.saved_number = calls_.last_number();
 }
 

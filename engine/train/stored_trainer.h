@@ -74,7 +74,6 @@ class StoredTrainer {
 
   // --- From any thread, at any time ---
   const std::string& id() const { return id_; }
-  const TrainerOrigin& origin() const { return *origin_; }
   TrainerInfo Describe() const;
   absl::Time last_use() const;  // by a client
   // The weights as the last call left them; null if they must be fetched first,
@@ -96,7 +95,8 @@ class StoredTrainer {
 
   // --- With a turn ---
   bool loaded() const { return trainer_ != nullptr; }
-  // From the newest checkpoint that can be read.
+  // From the newest checkpoint that can be read, settings and all: what
+  // Describe said before may have come from one that turns out to be damaged.
   absl::Status Load();
   // Out of memory, whether it was saved or not.
   void Unload();
@@ -106,8 +106,8 @@ class StoredTrainer {
   // REQUIRES for all below: loaded().
   // Numbered calls as NumberedCalls::Find has it; otherwise as Trainer::Step,
   // with the save that is due afterwards. Its failure is the call's only with
-  // origin().save_every_calls: then the call is done, but not on disk, and made
-  // again with its number it tries that again.
+  // its origin's save_every_calls: then the call is done, but not on disk, and
+  // made again with its number it tries that again.
   absl::StatusOr<StepResult> Step(const NumberedStep& step);
   // Whether a device failed in such a way that nothing but its last checkpoint
   // is left of it.
@@ -128,13 +128,14 @@ class StoredTrainer {
                 TrainerRecord record, TrainerFolder folder);
   absl::StatusOr<Checkpoint> Capture();
   absl::Status SaveNow();
+  void ReplaceOrigin(TrainerOrigin origin);
   void NoteSaved();
   void NoteChange(bool weights_changed);
   void ReplaceWeights(ModelHandle weights);
 
   const TrainerContext& context_;
   const std::string id_;
-  const std::shared_ptr<const TrainerOrigin> origin_;
+  std::shared_ptr<const TrainerOrigin> origin_;  // with a turn
 
   // Whoever has its turn uses these.
   TrainerFolder folder_;
@@ -148,6 +149,7 @@ class StoredTrainer {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   TrainerInfo info_ ABSL_GUARDED_BY(mutex_);
   absl::Time last_use_ ABSL_GUARDED_BY(mutex_);
+  int32_t saved_accumulated_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   ModelHandle weights_ ABSL_GUARDED_BY(mutex_);  // of now, or null
   // Someone asked for weights since they last changed: the next ones are
   // fetched by the call that changes them, so that steady readers never wait

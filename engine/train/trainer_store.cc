@@ -43,10 +43,10 @@ absl::Status TrainerStore::OpenAll() {
           "trainers/", id, " cannot be used: ", trainer.status().message()));
     }
     const std::string request_id =
-        trainer.ok() ? (*trainer)->origin().request_id : "";
+        trainer.ok() ? (*trainer)->Describe().origin->request_id : "";
     slots_.emplace(id, Slot{request_id, std::move(trainer)});
   }
-  return absl::OkStatus();
+  return SyncDirectory(options_.directory);
 }
 
 std::string TrainerStore::PathOf(absl::string_view id) const {

@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/testing/fault_file_calls.h"
@@ -182,6 +184,17 @@ class TrainerStoreTest : public testing::Test {
     const char byte = static_cast<char>(file.get());
     file.seekp(-100, std::ios::end);
     file.put(static_cast<char>(byte ^ 1));
+    ASSERT_TRUE(file.good());
+  }
+
+  // Into another one, as a record's bytes have it.
+  static void DamageLearningRate(const std::string& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    const size_t at = bytes.rfind("\x0d\x0a\xd7\x23\x3c");  // peak: 0.01
+    ASSERT_NE(at, std::string::npos);
+    file.seekp(static_cast<std::streamoff>(at) + 3);
+    file.put('\x24');
     ASSERT_TRUE(file.good());
   }
 
@@ -423,6 +436,54 @@ TEST_F(TrainerStoreTest, ADamagedCheckpointCostsTheCallsAfterTheOneBefore) {
   EXPECT_EQ(Info("t").last_number, 2);
   Steps("t", 3, 4);
   EXPECT_TRUE(SameBits(Weights("t"), UndisturbedWeights(4)));
+}
+
+// A description reads without a look at the checksum.
+TEST_F(TrainerStoreTest, ADamagedCheckpointsSettingsAreNotTrainedWith) {
+  Create("t", 1);
+  Steps("t", 1, 3);
+  store_.reset();
+  DamageLearningRate(RestartFiles("t").back());
+  Reopen();
+  ExpectCode(TryStep("t", 4).status(), StatusCode::kFailedPrecondition,
+             "go on from number 3");
+  EXPECT_EQ(Info("t").origin->config.learning_rate().peak(), 0.01f);
+  Steps("t", 3, 6);
+  EXPECT_TRUE(SameBits(Weights("t"), UndisturbedWeights(6)));
+}
+
+TEST_F(TrainerStoreTest, UnloadedItIsDescribedAsItWasSaved) {
+  const auto trainer = StoredTrainer::Create(
+      options_.context, "t", directory_ + "/t", Start(kModel, 0)->origin,
+      Start(kModel, 0)->parameters);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  const Call call = RandomCall(*MakeModel(kModel), {3, 4}, 1);
+  NumberedStep step;
+  step.call.batch = &call.batch;
+  step.call.targets = &call.targets;
+  ASSERT_TRUE((*trainer)->Step(step).ok());
+  EXPECT_EQ((*trainer)->Describe().accumulated_calls, 1);
+  (*trainer)->Unload();
+  EXPECT_EQ((*trainer)->Describe().accumulated_calls, 0);
+}
+
+// Else what was deleted could be there again after a loss of power.
+TEST_F(TrainerStoreTest, AStartMakesWhatItSweptLast) {
+  std::vector<std::string> operations;
+  for (int64_t n = 1;; ++n) {
+    fs::create_directories(directory_ + "/.aside-1-2");
+    Faults faults;
+    FaultFileCalls calls(faults);
+    faults.CallAt(n, [] {});
+    Reopen();
+    if (!faults.Disarm()) break;
+    operations.push_back(faults.where());
+  }
+  EXPECT_TRUE(std::any_of(operations.begin(), operations.end(),
+                          [this](const std::string& operation) {
+                            return absl::EndsWith(operation,
+                                                  ": open " + directory_);
+                          }));
 }
 
 TEST_F(TrainerStoreTest, WhatCannotBeReadHindersNoOtherAndStays) {
