@@ -55,6 +55,7 @@ void Describe(const DeviceWorker& device, v1::Device& wire) {
 }
 
 void Describe(const LedgerSnapshot& ledger, v1::Device& wire) {
+  wire.set_memory_bytes(ledger.used_bytes);
   wire.set_budget_bytes(ledger.budget_bytes);
   wire.set_reserved_bytes(ledger.reserved_bytes);
   wire.set_reserved_high_water_bytes(ledger.reserved_high_water);
@@ -78,7 +79,6 @@ class DevicesService final : public v1::Devices::CallbackService {
       const DeviceWorker& device = engine_.devices.device(rank);
       v1::Device& wire = *response->add_devices();
       Describe(device, wire);
-      wire.set_memory_bytes(device.stats().memory_bytes);
       Describe(device.ledger().Snapshot(), wire);
       for (const WaitingRequest& waiting : engine_.batches.Waiting(rank)) {
         *wire.add_waiting() = ToWire(waiting);

@@ -315,7 +315,7 @@ class SoakTest : public testing::Test {
 };
 
 TEST_F(SoakTest, UnequalDevicesKeepTheirBudgets) {
-  Start("cpu:1:memory=40MiB,cpu:1:memory=24MiB");
+  Start("cpu:1:memory=96MiB,cpu:1:memory=48MiB");
   CreateModels(250);
   if (HasFatalFailure()) return;
   Soak();
@@ -323,7 +323,7 @@ TEST_F(SoakTest, UnequalDevicesKeepTheirBudgets) {
 }
 
 TEST_F(SoakTest, EqualDevicesUseTheSame) {
-  Start("cpu:1:memory=32MiB,cpu:1:memory=32MiB");
+  Start("cpu:1:memory=64MiB,cpu:1:memory=64MiB");
   CreateModels(250);
   if (HasFatalFailure()) return;
   Soak();

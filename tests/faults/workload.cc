@@ -72,7 +72,7 @@ v1::TrainSpec TextSpec(const std::string& model, const std::string& dataset,
           optimizer { adam {} }
           learning_rate {
             peak: 0.01
-            warmup_cosine { warmup_steps: 5 total_steps: 100 }
+            warmup_cosine { warmup_steps: 5 total_steps: 1000 }
           }
           max_gradient_norm: 1
           accumulation_steps: 2
