@@ -76,22 +76,30 @@ class JobDispatcher::Impl {
   void Shutdown();
 
  private:
-  enum class Where { kWaits, kRuns, kIsPaused };
+  // kIsStuck: the store let it go no further; SettleJobs tries again.
+  enum class Where { kWaits, kRuns, kIsPaused, kIsStuck };
   // An unfinished job.
   struct Entry {
     QueuedJob place;
     Where where = Where::kWaits;
     std::unique_ptr<JobControl> control;  // of the run, while it runs
+    bool has_run = false;                 // since the dispatcher's start
+    absl::Status error;                   // of the store, while it is stuck
   };
 
   void RunJobs();
-  // Runs the job whose turn it is; false if the store does not let it begin.
-  bool RunNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Runs the job whose turn it is.
+  void RunNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Job> Begin(const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AfterRun(const Job& begun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Job> ReadPatiently(const std::string& id)
+  // Takes up again, after a while, the jobs that are stuck.
+  void SettleJobs();
+  void Settle(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Notes what has come of taking a job up.
+  void Note(const std::string& id, const absl::Status& taken)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What becomes of a job whose run has left the server standing.
+  absl::Status TakeBack(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What becomes of a job of the process before.
   absl::Status TakeOver(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a job that does not run to where its state belongs.
@@ -108,8 +116,9 @@ class JobDispatcher::Impl {
   // Does what follows from the state that Change has given to a job.
   void Follow(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // What keeps the first of the queue from running.
-  std::string Obstacle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What keeps a queued job from running, where `ahead` are to run before it.
+  std::string Obstacle(const Entry& entry, int64_t ahead) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::string> WaitingInOrder() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   OwnerShares Shares() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -123,6 +132,9 @@ class JobDispatcher::Impl {
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return shut_down_ || CountOf(Where::kWaits) > 0;
   }
+  bool HasStuck() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return shut_down_ || CountOf(Where::kIsStuck) > 0;
+  }
   void WaitBeforeRetry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     mutex_.AwaitWithTimeout(absl::Condition(&shut_down_), options_.retry_delay);
   }
@@ -133,11 +145,9 @@ class JobDispatcher::Impl {
   mutable absl::Mutex mutex_;
   std::map<std::string, Entry, std::less<>> entries_ ABSL_GUARDED_BY(mutex_);
   // Of the entries, by where they are.
-  std::array<int64_t, 3> counts_ ABSL_GUARDED_BY(mutex_) = {};
+  std::array<int64_t, 4> counts_ ABSL_GUARDED_BY(mutex_) = {};
   int64_t next_order_ ABSL_GUARDED_BY(mutex_) = 0;
   UseMeter use_ ABSL_GUARDED_BY(mutex_);
-  // Of the last attempt to begin a job.
-  absl::Status begin_error_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Mutex join_mutex_;
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(join_mutex_);
@@ -150,27 +160,17 @@ absl::Status JobDispatcher::Impl::Start() {
     absl::MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const std::vector<Job> jobs, jobs_.Unfinished());
     for (const Job& job : jobs) {
-      RETURN_IF_ERROR(TakeOver(job));
+      AddEntry(job);
+      use_.Add(job.owner, DeviceSeconds(job), absl::Now());
+      Note(job.id, TakeOver(job));
     }
   }
   absl::MutexLock lock(&join_mutex_);
   for (int i = 0; i < options_.max_running; ++i) {
     threads_.emplace_back([this] { RunJobs(); });
   }
+  threads_.emplace_back([this] { SettleJobs(); });
   return absl::OkStatus();
-}
-
-absl::Status JobDispatcher::Impl::TakeOver(const Job& job) {
-  AddEntry(job);
-  use_.Add(job.owner, DeviceSeconds(job), absl::Now());
-  RETURN_IF_ERROR(TakeUp(job, kRestartCause));
-  if (AfterRestart(job.state) != JobState::kQueued ||
-      job.fruitless_starts < kMaxFruitlessStarts) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const Job paused, jobs_.SetState(job.id, JobState::kPaused,
-                                                    FruitlessCause(job)));
-  return TakeUp(paused, "");
 }
 
 void JobDispatcher::Impl::Shutdown() {
@@ -193,26 +193,24 @@ void JobDispatcher::Impl::RunJobs() {
   while (true) {
     mutex_.Await(absl::Condition(this, &Impl::HasWork));
     if (shut_down_) return;
-    if (!RunNext()) WaitBeforeRetry();
+    RunNext();
   }
 }
 
-bool JobDispatcher::Impl::RunNext() {
+void JobDispatcher::Impl::RunNext() {
   const std::string id = WaitingInOrder().front();
-  const auto job = Begin(id);
-  begin_error_ = job.status();
-  if (!job.ok()) {
-    // Should the record not be QUEUED, that is put right first.
-    const auto kept = jobs_.Get(id);
-    if (kept.ok()) TakeUp(*kept, kLostCause).IgnoreError();
-    return false;
-  }
-  JobControl& control = *entries_.find(job->id)->second.control;
+  const auto begun = Begin(id);
+  if (!begun.ok()) return Note(id, begun.status());
+  Entry& entry = entries_.find(id)->second;
   mutex_.Unlock();
-  execute_(*job, control);
+  execute_(*begun, *entry.control);
   mutex_.Lock();
-  AfterRun(*job);
-  return true;
+  entry.control.reset();
+  const auto job = jobs_.Get(id);
+  if (!job.ok()) return Note(id, job.status());
+  use_.Add(job->owner, DeviceSeconds(*job) - DeviceSeconds(*begun),
+           absl::Now());
+  Note(id, TakeBack(*job));
 }
 
 absl::StatusOr<Job> JobDispatcher::Impl::Begin(const std::string& id) {
@@ -222,36 +220,71 @@ absl::StatusOr<Job> JobDispatcher::Impl::Begin(const std::string& id) {
                      ++job.fruitless_starts;
                    }));
   Put(id, Where::kRuns);
-  entries_.find(id)->second.control = std::make_unique<JobControl>();
+  Entry& entry = entries_.find(id)->second;
+  entry.control = std::make_unique<JobControl>();
+  entry.has_run = true;
   return job;
 }
 
-void JobDispatcher::Impl::AfterRun(const Job& begun) {
-  const auto job = ReadPatiently(begun.id);
-  if (!job.ok()) return Forget(begun.id);  // until the next dispatcher starts
-  entries_.find(begun.id)->second.control.reset();
-  use_.Add(job->owner, DeviceSeconds(*job) - DeviceSeconds(begun), absl::Now());
-  // The run has left the server standing.
-  if (!HasEnded(job->state)) EndFruitlessRow(job->id).IgnoreError();
-  TakeUp(*job, kLostCause).IgnoreError();  // RunNext tries again
+// --- Where jobs belong ---
+
+void JobDispatcher::Impl::SettleJobs() {
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    mutex_.Await(absl::Condition(this, &Impl::HasStuck));
+    WaitBeforeRetry();
+    if (shut_down_) return;
+    std::vector<std::string> stuck;
+    for (const auto& [id, entry] : entries_) {
+      if (entry.where == Where::kIsStuck) stuck.push_back(id);
+    }
+    for (const std::string& id : stuck) Settle(id);
+  }
 }
 
-absl::StatusOr<Job> JobDispatcher::Impl::ReadPatiently(const std::string& id) {
-  while (true) {
-    const auto job = jobs_.Get(id);
-    if (job.ok() || shut_down_) return job;
-    WaitBeforeRetry();
+void JobDispatcher::Impl::Settle(const std::string& id) {
+  const auto job = jobs_.Get(id);
+  if (!job.ok()) return Note(id, job.status());
+  const bool has_run = entries_.find(id)->second.has_run;
+  Note(id, has_run ? TakeBack(*job) : TakeOver(*job));
+}
+
+void JobDispatcher::Impl::Note(const std::string& id,
+                               const absl::Status& taken) {
+  if (taken.ok()) return;
+  Put(id, Where::kIsStuck);
+  entries_.find(id)->second.error = taken;
+}
+
+absl::Status JobDispatcher::Impl::TakeBack(const Job& job) {
+  if (!HasEnded(job.state) && job.fruitless_starts > 0) {
+    RETURN_IF_ERROR(EndFruitlessRow(job.id));
   }
+  return TakeUp(job, kLostCause);
+}
+
+absl::Status JobDispatcher::Impl::TakeOver(const Job& job) {
+  RETURN_IF_ERROR(TakeUp(job, kRestartCause));
+  if (AfterRestart(job.state) != JobState::kQueued ||
+      job.fruitless_starts < kMaxFruitlessStarts) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Job paused, jobs_.SetState(job.id, JobState::kPaused,
+                                                    FruitlessCause(job)));
+  return TakeUp(paused, "");
 }
 
 absl::Status JobDispatcher::Impl::TakeUp(const Job& job,
                                          absl::string_view cause) {
   const JobState state = AfterRestart(job.state);
-  Put(job.id, state == JobState::kQueued ? Where::kWaits : Where::kIsPaused);
   if (state != job.state) {
     RETURN_IF_ERROR(jobs_.SetState(job.id, state, cause).status());
   }
-  if (HasEnded(state)) Forget(job.id);
+  if (HasEnded(state)) {
+    Forget(job.id);
+  } else {
+    Put(job.id, state == JobState::kQueued ? Where::kWaits : Where::kIsPaused);
+  }
   return absl::OkStatus();
 }
 
@@ -311,8 +344,10 @@ absl::StatusOr<Job> JobDispatcher::Impl::Change(absl::string_view id,
 void JobDispatcher::Impl::Follow(const Job& job) {
   const auto at = entries_.find(job.id);
   if (at == entries_.end()) return;
-  if (at->second.where != Where::kRuns) return TakeUp(job, "").IgnoreError();
-  // AfterRun does the rest.
+  if (at->second.where != Where::kRuns) {
+    return Note(job.id, TakeUp(job, job.cause));
+  }
+  // What follows from it follows once the run has ended.
   JobControl& control = *at->second.control;
   if (job.state == JobState::kPausing) control.Stop(StopRequest::kPause);
   if (job.state == JobState::kCancelling) control.Stop(StopRequest::kCancel);
@@ -348,18 +383,20 @@ OwnerShares JobDispatcher::Impl::Shares() const {
 }
 
 absl::Status JobDispatcher::Impl::CheckRoom() const {
-  const int64_t queued = CountOf(Where::kWaits);
+  const int64_t queued = CountOf(Where::kWaits) + CountOf(Where::kIsStuck);
   if (queued < options_.max_queued) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(queued, " jobs are queued, the most there can be"));
 }
 
-std::string JobDispatcher::Impl::Obstacle() const {
-  if (!begin_error_.ok()) {
-    return absl::StrCat("no job can begin: ", begin_error_.ToString());
+std::string JobDispatcher::Impl::Obstacle(const Entry& entry,
+                                          int64_t ahead) const {
+  if (entry.where == Where::kIsStuck) {
+    return absl::StrCat("it cannot begin: ", entry.error.ToString());
   }
   return absl::StrCat(Count(CountOf(Where::kRuns), "runs", "run"),
-                      ", the most there can be (--max_running_jobs)");
+                      ", the most there can be (--max_running_jobs); ",
+                      Count(ahead, "is ahead", "are ahead"));
 }
 
 void JobDispatcher::Impl::Explain(absl::Span<Job> jobs) const {
@@ -368,19 +405,20 @@ void JobDispatcher::Impl::Explain(absl::Span<Job> jobs) const {
   });
   if (!any) return;
   absl::MutexLock lock(&mutex_);
+  if (shut_down_) return;
   // With a place free, the wait is over as soon as it is looked at.
   const bool free = CountOf(Where::kRuns) < options_.max_running;
-  if (shut_down_ || (free && begin_error_.ok())) return;
   std::map<std::string, int64_t> ahead;
   for (const std::string& id : WaitingInOrder()) {
     ahead.emplace(id, static_cast<int64_t>(ahead.size()));
   }
   for (Job& job : jobs) {
-    const auto at = ahead.find(job.id);
-    if (job.state != JobState::kQueued || at == ahead.end()) continue;
+    const auto at = entries_.find(job.id);
+    if (job.state != JobState::kQueued || at == entries_.end()) continue;
+    const Where where = at->second.where;
+    if (where != Where::kIsStuck && (where != Where::kWaits || free)) continue;
     absl::StrAppend(&job.cause, job.cause.empty() ? "" : "; ",
-                    "waiting: ", Obstacle(), "; ",
-                    Count(at->second, "is ahead", "are ahead"));
+                    "waiting: ", Obstacle(at->second, ahead[job.id]));
   }
 }
 

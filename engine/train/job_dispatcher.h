@@ -44,8 +44,9 @@ class JobDispatcher {
   JobDispatcher(const Options& options, JobStore& jobs, Execute execute);
   ~JobDispatcher();  // Shutdown
 
-  // Takes up the jobs that an earlier process left unfinished, and begins.
-  // Once, before anything else.
+  // Takes up the jobs that an earlier process left unfinished, and begins. One
+  // that the store does not let be taken up is tried again, as is one that it
+  // does not let begin; the others go on meanwhile. Once, before anything else.
   absl::Status Start();
 
   // As JobStore::Create; ResourceExhausted for a full queue, Unavailable after

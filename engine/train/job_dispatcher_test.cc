@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/sqlite.h"
 #include "engine/base/testing/fault_sqlite_vfs.h"
 #include "engine/base/testing/faults.h"
 #include "engine/train/scripted_runs.h"
@@ -37,7 +38,10 @@ JobRequest Request(const std::string& id, const std::string& request_id = "") {
 
 class JobDispatcherTest : public ::testing::Test {
  protected:
-  JobDispatcherTest() { Start(); }
+  explicit JobDispatcherTest(const std::string& path = ":memory:")
+      : jobs_(*JobStore::Open(path)) {
+    Start();
+  }
   ~JobDispatcherTest() override {
     const auto page = jobs_->List(0, "");
     for (const Job& job : page->jobs) {
@@ -100,7 +104,7 @@ class JobDispatcherTest : public ::testing::Test {
   }
 
   JobDispatcher::Options options_;
-  std::unique_ptr<JobStore> jobs_ = *JobStore::Open(":memory:");
+  std::unique_ptr<JobStore> jobs_;
   ScriptedRuns runs_{*jobs_};
   std::unique_ptr<JobDispatcher> dispatcher_;
   absl::Status refusal_;
@@ -389,20 +393,110 @@ TEST_F(JobDispatcherTest, OnAFullDiskJobsWaitAndSayWhy) {
   Job second;
   second.id = "second";
   for (int i = 0;
-       i < 60'000 && second.cause.find("no job can begin") == std::string::npos;
+       i < 60'000 && second.cause.find("it cannot begin") == std::string::npos;
        ++i) {
     absl::SleepFor(absl::Milliseconds(1));
     second.cause.clear();
     dispatcher.Explain(absl::MakeSpan(&second, 1));
   }
   // What the store says depends on which of its operations was the first.
-  EXPECT_THAT(second.cause, HasSubstr("waiting: no job can begin: "));
+  EXPECT_THAT(second.cause, HasSubstr("waiting: it cannot begin: "));
   EXPECT_THAT(second.cause, HasSubstr("full_disk.db"));
   faults.Disarm();
   EXPECT_THAT(runs.Started(2), ElementsAre("first", "second"));
   runs.Succeed("second");
   EXPECT_EQ(WaitForEnd(*jobs, "second", absl::Now() + kPatience)->state,
             kSucceeded);
+}
+
+// Records of which some cannot be written.
+class JobDispatcherWriteTest : public JobDispatcherTest {
+ protected:
+  JobDispatcherWriteTest() : JobDispatcherTest(NewPath()) {
+    dispatcher_ = nullptr;
+    options_.retry_delay = absl::Milliseconds(1);
+  }
+  static std::string NewPath() {
+    for (const char* end : {"", "-wal", "-shm"}) {
+      std::filesystem::remove(Path() + end);
+    }
+    return Path();
+  }
+  static std::string Path() {
+    return absl::StrCat(
+        ::testing::TempDir(), "/",
+        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
+  void RefuseWritesWhere(const std::string& condition) {
+    Execute(absl::StrCat("CREATE TRIGGER refuse BEFORE UPDATE ON jobs WHEN ",
+                         condition,
+                         " BEGIN SELECT RAISE(ABORT, 'no room'); END"));
+  }
+  void AllowWrites() { Execute("DROP TRIGGER refuse"); }
+
+ private:
+  void Execute(const std::string& sql) {
+    auto database = SqliteDatabase::Open(Path());
+    ASSERT_TRUE(database.ok()) << database.status();
+    const absl::Status executed = database->Execute(sql.c_str());
+    ASSERT_TRUE(executed.ok()) << executed;
+  }
+};
+
+TEST_F(JobDispatcherWriteTest, StartsAndTakesJobsUpOnceTheyCanBeWritten) {
+  const std::map<std::string, std::vector<JobState>> ways = {
+      {"running", {kValidating, kRunning}},
+      {"pausing", {kValidating, kPausing}},
+      {"cancelling", {kValidating, kCancelling}},
+  };
+  for (const auto& [id, states] : ways) {
+    bool created;
+    ASSERT_TRUE(jobs_->Create(Request(id), &created).ok());
+    for (JobState state : states) runs_.Set(id, state);
+  }
+  RefuseWritesWhere("true");
+  Start();
+  for (const auto& [id, states] : ways) {
+    EXPECT_EQ(Get(id).state, states.back());
+  }
+  AllowWrites();
+  AwaitState("pausing", kPaused);
+  EXPECT_EQ(WaitForEnd(*jobs_, "cancelling", absl::Now() + kPatience)->state,
+            kCancelled);
+  EXPECT_THAT(runs_.Started(1), ElementsAre("running"));
+  EXPECT_THAT(States("running"), ElementsAre(kQueued, kValidating, kRunning,
+                                             kQueued, kValidating));
+}
+
+TEST_F(JobDispatcherWriteTest, AJobThatCannotBeginKeepsNoOtherWaiting) {
+  for (const char* id : {"stuck", "next"}) {
+    bool created;
+    ASSERT_TRUE(jobs_->Create(Request(id), &created).ok());
+  }
+  RefuseWritesWhere("old.id = 'stuck'");
+  Start();
+  EXPECT_THAT(runs_.Started(1), ElementsAre("next"));
+  Job stuck = Get("stuck");
+  dispatcher_->Explain(absl::MakeSpan(&stuck, 1));
+  EXPECT_THAT(stuck.cause, HasSubstr("waiting: it cannot begin: "));
+  EXPECT_THAT(stuck.cause, HasSubstr("no room"));
+  AllowWrites();
+  runs_.Succeed("next");
+  EXPECT_THAT(runs_.Started(2), ElementsAre("next", "stuck"));
+}
+
+TEST_F(JobDispatcherWriteTest, AnEndedRunThatCannotBeTakenBackGivesItsPlaceUp) {
+  Start();
+  SubmitAndRun("stuck");
+  Submit("next");
+  Cancel("stuck");
+  RefuseWritesWhere("old.id = 'stuck'");
+  runs_.End("stuck", [] {});  // it leaves no word
+  EXPECT_THAT(runs_.Started(2), ElementsAre("stuck", "next"));
+  EXPECT_EQ(Get("stuck").state, kCancelling);
+  AllowWrites();
+  EXPECT_EQ(WaitForEnd(*jobs_, "stuck", absl::Now() + kPatience)->state,
+            kCancelled);
 }
 
 // Clients that pause, resume and cancel the same jobs at once while runs begin
