@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/directory.h"
 #include "engine/train/checkpoint_folder.h"
+#include "engine/train/evaluation_plans.h"
 #include "engine/train/job_owner.h"
 #include "engine/train/job_reporter.h"
 #include "engine/train/train_spec.h"
@@ -71,7 +72,6 @@ class Execution {
                             const std::optional<LoopState>& last);
   absl::StatusOr<Outcome> Train(TrainingRun& run,
                                 std::optional<LoopState> last);
-  std::vector<MemoryPlan> EvaluationPlans(const TrainingRun& run) const;
   TrainerOptions MemoryOf(const TrainingRun& run);
   absl::StatusOr<Outcome> TrainAndPublish(const TrainingRun& run,
                                           Trainer& trainer, TrainingLoop& loop);
@@ -177,28 +177,14 @@ absl::StatusOr<Outcome> Execution::Run() {
   return Train(run, std::move(last));
 }
 
-// What does for the validation and the held-out data, one after the other.
-std::vector<MemoryPlan> Execution::EvaluationPlans(
-    const TrainingRun& run) const {
-  std::vector<MemoryPlan> plans;
-  if (!environment_.held_out.plans) return plans;
-  for (const auto& data : {run.validation, run.held_out}) {
-    if (data == nullptr) continue;
-    auto more = environment_.held_out.plans(*run.start.model, *data);
-    for (size_t i = 0; i < plans.size(); ++i) {
-      if (plans[i].total() > more[i].total()) more[i] = plans[i];
-    }
-    plans = std::move(more);
-  }
-  return plans;
-}
-
 // All that the run can need, reserved before it begins.
 TrainerOptions Execution::MemoryOf(const TrainingRun& run) {
   TrainerOptions options;
   options.owner = absl::StrCat("jobs/", job_.id);
   options.calls = run.calls;
-  options.beside = EvaluationPlans(run);
+  options.beside =
+      EvaluationPlans(environment_.held_out.plans, *run.start.model,
+                      run.validation, run.held_out);
   Ledger::Wait& wait = options.wait.emplace();
   wait.cancelled = &control_.stopping();
   wait.on_wait = [this](const std::string& reason) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/resource_id.h"
 #include "engine/train/job_control.h"
+#include "engine/train/job_fit.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -71,6 +72,13 @@ absl::StatusOr<Job> JobRunner::Submit(const JobRequest& request) {
   RETURN_IF_ERROR(CheckOwner(request.owner));
   RETURN_IF_ERROR(CheckPriority(request.priority));
   RETURN_IF_ERROR(CheckFolder(request.id));
+  // What was kept once stays kept, whatever its data and budgets are now.
+  if (!environment_.jobs.FindRequest(request.request_id).ok()) {
+    RETURN_IF_ERROR(CheckJobFits(request.spec, environment_.devices,
+                                 environment_.datasets, environment_.models,
+                                 environment_.held_out.plans,
+                                 environment_.max_parameters));
+  }
   return dispatcher_.Submit(request);
 }
 

@@ -8,7 +8,7 @@
 #include "engine/model/executor.h"
 #include "engine/schedule/gradient_tree.h"
 #include "engine/schedule/training_fit.h"
-#include "engine/train/trainer_config.h"
+#include "engine/train/training_needs.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -22,26 +22,15 @@ TrainingNeeds NeedsOfRows(TrainingNeeds needs, int64_t rows) {
   return needs;
 }
 
-std::vector<DeviceBudget> Budgets(DevicePool& pool,
-                                  absl::Span<const int> devices) {
-  std::vector<DeviceBudget> budgets;
-  for (const int device : devices) {
-    const DeviceSpec& spec = pool.device(device).spec();
-    budgets.push_back(
-        {pool.device(device).name(), spec.memory_bytes, spec.threads});
-  }
-  return budgets;
-}
-
 // On which devices a trainer is and what it holds there to begin with.
 class Placement {
  public:
   Placement(DevicePool& pool, const Model& model,
             const v1::TrainerConfig& config, const TrainerOptions& options)
-      : pool_(pool), model_(model), options_(options) {
-    needs_.micro_batch_rows = config.micro_batch_rows();
-    needs_.num_moments = NumMoments(MakeOptimizerArgs(config.optimizer()));
-    needs_.accumulates = config.accumulation_steps() > 1;
+      : pool_(pool),
+        model_(model),
+        options_(options),
+        needs_(NeedsOfTrainer(config)) {
     candidates_.resize(pool.size());
     std::iota(candidates_.begin(), candidates_.end(), 0);
   }
@@ -83,7 +72,7 @@ class Placement {
   }
 
   absl::StatusOr<std::vector<int>> Fitting() {
-    const std::vector<DeviceBudget> budgets = Budgets(pool_, candidates_);
+    const std::vector<DeviceBudget> budgets = BudgetsOf(pool_, candidates_);
     if (options_.calls) {
       needs_.call = *options_.calls;
       return FittingOfRun(budgets);

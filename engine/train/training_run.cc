@@ -13,6 +13,7 @@
 #include "engine/train/data_sizes.h"
 #include "engine/train/dataset.h"
 #include "engine/train/dataset_split.h"
+#include "engine/train/training_sizes.h"
 #include "engine/train/vocabulary.h"
 #include "kernels/status.h"
 
@@ -62,8 +63,10 @@ struct Start {
   Dataset dataset;
 };
 
-absl::StatusOr<Start> StartNew(const v1::TrainSpec& spec,
-                               const DataFiles& files, int64_t max_parameters) {
+// Without weights.
+absl::StatusOr<Start> StartUndrawn(const v1::TrainSpec& spec,
+                                   const DataFiles& files,
+                                   int64_t max_parameters) {
   Start start;
   if (spec.format().has_text()) {
     ASSIGN_OR_RETURN(start.model.vocabulary,
@@ -80,6 +83,12 @@ absl::StatusOr<Start> StartNew(const v1::TrainSpec& spec,
   ASSIGN_OR_RETURN(start.model.model, Model::Create(config));
   RETURN_IF_ERROR(CheckParameterCount(*start.model.model, max_parameters));
   RETURN_IF_ERROR(CheckDataset(start.dataset, *start.model.model));
+  return start;
+}
+
+absl::StatusOr<Start> StartNew(const v1::TrainSpec& spec,
+                               const DataFiles& files, int64_t max_parameters) {
+  ASSIGN_OR_RETURN(Start start, StartUndrawn(spec, files, max_parameters));
   start.model.parameters =
       InitializeParameters(*start.model.model, spec.trainer().seed());
   return start;
@@ -274,6 +283,21 @@ absl::StatusOr<TrainingRun> PrepareTrainingRun(
                              : StartFromVersion(spec, files, models);
   };
   return Prepare(spec, datasets, start, /*data_sha256=*/"", cancelled);
+}
+
+absl::StatusOr<TrainingSizes> SizesOfTrainingRun(const v1::TrainSpec& spec,
+                                                 const DatasetStore& datasets,
+                                                 ModelExchange& models,
+                                                 int64_t max_parameters) {
+  const auto start = [&](const DataFiles& files) {
+    return spec.has_config() ? StartUndrawn(spec, files, max_parameters)
+                             : StartFromVersion(spec, files, models);
+  };
+  ASSIGN_OR_RETURN(const TrainingRun run,
+                   Prepare(spec, datasets, start, /*data_sha256=*/"",
+                           /*cancelled=*/nullptr));
+  return TrainingSizes{run.start.model, run.calls, run.validation,
+                       run.held_out};
 }
 
 absl::StatusOr<TrainingRun> ResumeTrainingRun(
