@@ -335,6 +335,106 @@ TEST_F(JobsTest, AWatchFromBeyondTheLastEventWaitsForIt) {
               "first_event");
 }
 
+// Memory of a device, in bytes, of which the workspace takes 2176 KiB.
+constexpr int64_t kWorkspaceBytes = 2176 << 10;
+
+std::string LongText() {
+  std::string text;
+  while (text.size() < 4000) text += "abcdeedcba";
+  return text;
+}
+
+TEST_F(JobsTest, WhatNoDeviceHoldsIsRefusedAtOnceAndWhatIsSuggestedTrains) {
+  const std::string budget = std::to_string(kWorkspaceBytes + (40 << 10));
+  config.set_devices("cpu:1:memory=" + budget + ",cpu:1:memory=" + budget);
+  Start();
+  Upload("text", LongText());
+  v1::TrainRequest request = Request(10);
+  request.set_request_id("r");
+  request.mutable_spec()->mutable_loader()->set_batch_size(30);
+  request.mutable_spec()->mutable_loader()->set_unroll(20);
+  v1::Job job;
+  const grpc::Status refused = Train(request, &job);
+  const std::string before =
+      "the largest trainer.micro_batch_rows that fits is ";
+  ExpectError(refused, StatusCode::RESOURCE_EXHAUSTED, "activations ");
+  ExpectError(refused, StatusCode::RESOURCE_EXHAUSTED, before);
+  v1::ListJobsResponse page;
+  ExpectOk(Call(*jobs, &Stub::ListJobs, v1::ListJobsRequest(), &page));
+  EXPECT_EQ(page.jobs_size(), 0);
+
+  const std::string& message = refused.error_message();
+  const int rows =
+      std::stoi(message.substr(message.find(before) + before.size()));
+  request.mutable_spec()->mutable_trainer()->set_micro_batch_rows(rows);
+  ExpectOk(Train(request, &job));
+  std::vector<v1::JobEvent> events;
+  ExpectOk(Watch(job.name(), 0, &events));
+  EXPECT_EQ(events.back().state().state(), v1::Job::SUCCEEDED)
+      << events.back().state().cause();
+
+  // What was accepted stays accepted, also where it would not fit any more.
+  config.set_devices("cpu:1:memory=" + std::to_string(kWorkspaceBytes + 1000));
+  Start();
+  v1::Job again;
+  ExpectOk(Train(request, &again));
+  EXPECT_EQ(again.name(), job.name());
+}
+
+TEST_F(JobsTest, AnIdleModelMakesRoomForAJob) {
+  config.set_devices("cpu:1:memory=" +
+                     std::to_string(kWorkspaceBytes + (4 << 20)));
+  Start();
+  Upload("text", LongText());
+  v1::ModelConfig large = TokenConfig();
+  large.mutable_blocks(0)->mutable_sru()->set_hidden_size(128);
+  CreateModel("idle", large);
+  v1::PredictRequest predict;
+  predict.set_model("models/idle");
+  *predict.mutable_batch() = Tokens({{0, 1}});
+  const auto expect_predicts = [&] {
+    v1::PredictResponse prediction;
+    ExpectOk(
+        Call(*inference, &v1::Inference::Stub::Predict, predict, &prediction));
+  };
+  const auto held_by_model = [&] {
+    v1::ListDevicesResponse list;
+    ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
+                  v1::ListDevicesRequest(), &list));
+    for (const v1::MemoryOwner& owner : list.devices(0).owners()) {
+      if (owner.owner() == "models/idle/versions/1") {
+        return owner.planned_bytes();
+      }
+    }
+    return int64_t{0};
+  };
+  expect_predicts();
+  EXPECT_GT(held_by_model(), 1 << 20);
+
+  v1::TrainRequest request = Request(4);
+  *request.mutable_spec()->mutable_config() = large;
+  request.mutable_spec()->mutable_loader()->set_batch_size(30);
+  request.mutable_spec()->mutable_loader()->set_unroll(20);
+  // About 3 MiB: both do not fit.
+  request.mutable_spec()->mutable_trainer()->set_micro_batch_rows(400);
+  v1::Job job;
+  ExpectOk(Train(request, &job));
+  std::vector<v1::JobEvent> events;
+  ExpectOk(Watch(job.name(), 0, &events));
+  EXPECT_EQ(events.back().state().state(), v1::Job::SUCCEEDED)
+      << events.back().state().cause();
+  // The job found the model in its way, and the model went.
+  std::string warnings;
+  for (const v1::JobEvent& event : events) {
+    warnings += event.warning();
+  }
+  EXPECT_NE(warnings.find("held by models/idle/versions/1"), std::string::npos)
+      << warnings;
+  EXPECT_EQ(held_by_model(), 0);
+  expect_predicts();  // it comes back
+  EXPECT_GT(held_by_model(), 0);
+}
+
 TEST_F(JobsTest, NamesThatAreTooLongAreRefused) {
   v1::TrainRequest request = Request(10);
   request.set_request_id(std::string(257, 'r'));
