@@ -1,7 +1,8 @@
 #include "engine/train/trainer_store.h"
 
-#include <algorithm>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/directory.h"
@@ -71,6 +72,19 @@ std::vector<std::shared_ptr<StoredTrainer>> TrainerStore::Loaded() const {
     if ((*slot.trainer)->Describe().loaded) loaded.push_back(*slot.trainer);
   }
   return loaded;
+}
+
+// Each time is read once: calls go on meanwhile, and an order that changes
+// while it is sorted by makes a sort read beyond the ends.
+std::vector<std::shared_ptr<StoredTrainer>> TrainerStore::LoadedByLastUse()
+    const {
+  std::multimap<absl::Time, std::shared_ptr<StoredTrainer>> by_last_use;
+  for (auto& trainer : Loaded()) {
+    by_last_use.emplace(trainer->last_use(), trainer);
+  }
+  std::vector<std::shared_ptr<StoredTrainer>> sorted;
+  for (auto& [time, trainer] : by_last_use) sorted.push_back(trainer);
+  return sorted;
 }
 
 absl::StatusOr<TrainerInfo> TrainerStore::Get(absl::string_view id) const {
@@ -175,15 +189,11 @@ absl::Status TrainerStore::TakeRoom() {
       return absl::OkStatus();
     }
   }
-  auto others = Loaded();
-  std::sort(others.begin(), others.end(), [](const auto& a, const auto& b) {
-    return a->last_use() < b->last_use();
-  });
   absl::Status why = absl::ResourceExhaustedError(
       absl::StrCat(options_.max_loaded,
                    " trainers are in memory, the limit, and all are at work; "
                    "try again later"));
-  for (const auto& other : others) {
+  for (const auto& other : LoadedByLastUse()) {
     if (!other->TryBeginUpkeep()) continue;
     const TrainerTurn turn(other);
     if (!turn->loaded()) continue;

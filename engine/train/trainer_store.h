@@ -106,6 +106,8 @@ class TrainerStore {
   absl::StatusOr<std::shared_ptr<StoredTrainer>> Find(
       absl::string_view id) const;
   std::vector<std::shared_ptr<StoredTrainer>> Loaded() const;
+  // The one idle longest first.
+  std::vector<std::shared_ptr<StoredTrainer>> LoadedByLastUse() const;
   absl::StatusOr<std::shared_ptr<StoredTrainer>> TakeId(
       const std::string& id, const std::string& request_id);
   absl::StatusOr<std::shared_ptr<StoredTrainer>> CreateStored(

@@ -582,6 +582,37 @@ TEST_F(TrainerStoreTest, TheOneIdleLongestMakesRoom) {
   EXPECT_TRUE(SameBits(Weights("b"), expected));
 }
 
+// The order of last uses changes while it is looked at.
+TEST_F(TrainerStoreTest, RoomIsMadeWhileOthersAreUsed) {
+  constexpr int kTrainers = 24;
+  std::atomic<int64_t> ticks = 0;
+  options_.context.now = [&ticks] {
+    return absl::UnixEpoch() + absl::Nanoseconds(++ticks);
+  };
+  options_.max_loaded = kTrainers - 1;
+  Reopen();
+  for (int i = 0; i < kTrainers; ++i) Create(absl::StrCat("t", i));
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> readers;
+  for (int r = 0; r < 3; ++r) {
+    readers.emplace_back([&, r] {
+      for (int i = r; !stop; i = (i * 7 + 5) % kTrainers) {
+        EXPECT_TRUE(store_->ReadyWeights(absl::StrCat("t", i)).ok());
+      }
+    });
+  }
+  for (int call = 0; call < 30 * kTrainers; ++call) {
+    const auto saved = store_->Save(absl::StrCat("t", call % kTrainers), "");
+    EXPECT_TRUE(saved.ok()) << saved.status();
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  const auto trainers = store_->List("", kTrainers);
+  EXPECT_EQ(std::count_if(trainers.begin(), trainers.end(),
+                          [](const auto& info) { return info.loaded; }),
+            kTrainers - 1);
+}
+
 TEST_F(TrainerStoreTest, WithAllAtWorkThereIsNoRoom) {
   options_.max_loaded = 1;
   Reopen();
