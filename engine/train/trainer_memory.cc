@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/model/executor.h"
 #include "engine/schedule/gradient_tree.h"
 #include "engine/schedule/training_fit.h"
@@ -182,19 +184,72 @@ absl::StatusOr<std::vector<Range>> TrainerMemory::Assign(
     rooms[rank].speed = group_.device(rank).spec().threads;
   }
   absl::Status first_refusal;
+  const auto refused_with_advice = [&]() -> absl::Status {
+    if (!absl::IsResourceExhausted(first_refusal)) return first_refusal;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(first_refusal.message(),
+                     Advice(micro_batches.size(), largest, accumulates)));
+  };
   for (;;) {
     const auto assignment = AssignWithinMemory(rows, bytes, rooms);
-    if (!assignment.ok()) return first_refusal;
+    if (!assignment.ok()) return refused_with_advice();
     int refused = kNobody;
     const absl::Status status = Grow(
         ShapesOf(*assignment, rows.size(), largest, accumulates), &refused);
     if (status.ok()) return assignment;
     first_refusal.Update(status);
     if (!absl::IsResourceExhausted(status) || (*assignment)[refused].empty()) {
-      return first_refusal;
+      return refused_with_advice();
     }
     rooms[refused].bytes = 0;  // for activations
   }
+}
+
+// What a smaller call could have; empty where the budgets hold this one, and
+// others have the memory.
+std::string TrainerMemory::Advice(int64_t num_micro_batches, BatchShape largest,
+                                  bool accumulates) const {
+  const auto fits = [&](int64_t rows) {
+    return FitsBudgets(num_micro_batches,
+                       {rows, std::min(rows, largest.sequences)}, accumulates);
+  };
+  const auto rows = std::views::iota(int64_t{1}, largest.rows + 1);
+  const int64_t most = std::ranges::partition_point(rows, fits) - rows.begin();
+  if (most == largest.rows) return "";
+  if (most == 0) return "; no sequence fits, however short";
+  return absl::StrCat(largest.sequences == 1
+                          ? "; the longest sequence that fits has "
+                          : "; the largest micro-batch "
+                            "(trainer.micro_batch_rows) that fits has ",
+                      most, most == 1 ? " row" : " rows");
+}
+
+// Whether one device could have all of such micro-batches if nobody else held
+// anything.
+bool TrainerMemory::FitsBudgets(int64_t num_micro_batches, BatchShape largest,
+                                bool accumulates) const {
+  const auto holds = [this](int rank, const TrainingShape& needed) {
+    return group_.device(rank)
+        .ledger()
+        .CheckFitsBudget("",
+                         TrainingPlan(*model_, Larger(shapes_[rank], needed)))
+        .ok();
+  };
+  for (int owner = 0; owner < group_.size(); ++owner) {
+    std::vector<Range> assignment(group_.size());
+    assignment[owner] = {0, num_micro_batches};
+    for (int rank = owner + 1; rank < group_.size(); ++rank) {
+      assignment[rank] = {num_micro_batches, num_micro_batches};
+    }
+    const Shapes needed =
+        ShapesOf(assignment, num_micro_batches, largest, accumulates);
+    bool all = true;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      all = all && holds(rank, needed[rank]);
+    }
+    if (all) return true;
+  }
+  return false;
 }
 
 absl::Status TrainerMemory::ReserveAccumulated() {

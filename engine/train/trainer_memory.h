@@ -49,6 +49,7 @@ class TrainerMemory {
   //
   // ResourceExhausted, with the numbers, if no device has room, or one has no
   // room for its part in the sum of gradients: what is held has not changed.
+  // Where the budgets could never hold it, with the most rows that they could.
   absl::StatusOr<std::vector<Range>> Assign(
       absl::Span<const BatchShape> micro_batches, bool accumulates);
 
@@ -67,6 +68,10 @@ class TrainerMemory {
                   BatchShape largest, bool accumulates) const;
   // All or nothing; `refused` is the rank that an error is about.
   absl::Status Grow(const Shapes& needed, int* refused);
+  std::string Advice(int64_t num_micro_batches, BatchShape largest,
+                     bool accumulates) const;
+  bool FitsBudgets(int64_t num_micro_batches, BatchShape largest,
+                   bool accumulates) const;
   TrainingShape Larger(const TrainingShape& a, const TrainingShape& b) const;
   int64_t ArenaBytes(BatchShape shape) const;
 

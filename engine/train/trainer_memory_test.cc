@@ -2,6 +2,7 @@
 // where it computes but never what.
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/model/initialize.h"
 #include "engine/model/test_models.h"
 #include "engine/schedule/memory_plan.h"
@@ -164,6 +166,46 @@ TEST(TrainerMemory, ACallThatFitsNowhereIsRefusedAndChangesNothing) {
     trainer.Step(call);
   }
   EXPECT_TRUE(SameBits(trainer.Parameters(), expected));
+}
+
+// The number that stands after `words` in a refusal.
+int64_t NumberAfter(const std::string& words, const absl::Status& refused) {
+  const std::string message(refused.message());
+  EXPECT_THAT(message, HasSubstr(words));
+  return std::atoll(message.c_str() + message.find(words) + words.size());
+}
+
+TEST(TrainerMemory, ARefusedCallSaysWhatWouldFit) {
+  const std::string devices =
+      absl::StrCat(Cpu(BudgetFor(240)), ",", Cpu(BudgetFor(300)));
+  TestTrainer trainer(devices, kModel, kConfig);
+  const auto step = [&](const std::vector<int64_t>& lengths) {
+    return trainer.TryStep(RandomCall(trainer.model(), lengths, 9)).status();
+  };
+  const int64_t longest =
+      NumberAfter("the longest sequence that fits has ", step({9000}));
+  EXPECT_GE(longest, 300);
+  EXPECT_FALSE(step({longest + 1}).ok());
+  EXPECT_TRUE(step({longest}).ok());
+}
+
+TEST(TrainerMemory, ARefusedCallOfShortSequencesSaysWhatMicroBatchWouldFit) {
+  const auto config = [](int64_t rows) {
+    return absl::StrReplaceAll(
+        kConfig,
+        {{"micro_batch_rows: 16", absl::StrCat("micro_batch_rows: ", rows)}});
+  };
+  const std::string devices = Cpu(BudgetFor(300));
+  const std::vector<int64_t> lengths(2000, 1);
+  const auto step = [&](int64_t rows) {
+    TestTrainer trainer(devices, kModel, config(rows));
+    return trainer.TryStep(RandomCall(trainer.model(), lengths, 9)).status();
+  };
+  const int64_t rows = NumberAfter(
+      "the largest micro-batch (trainer.micro_batch_rows) that fits has ",
+      step(2000));
+  EXPECT_GT(rows, 100);
+  EXPECT_FALSE(step(2 * rows).ok());
 }
 
 TEST(TrainerMemory, MemoryThatOthersHoldIsDoneWithout) {
