@@ -184,7 +184,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
                  std::move(datasets), std::move(jobs)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
   RETURN_IF_ERROR(engine->OpenTrainers(std::move(trainer_options)));
-  RETURN_IF_ERROR(engine->job_runner.Start());
+  ASSIGN_OR_RETURN(engine->damaged_jobs, engine->job_runner.Start());
   return engine;
 }
 

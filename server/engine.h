@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -58,7 +59,8 @@ class Engine {
   std::unique_ptr<TrainerStore> trainers;
   std::optional<PeriodicTask> trainer_upkeep;
   JobRunner job_runner;
-  Notice jobs_stopped;  // after job_runner's Shutdown
+  std::vector<absl::Status> damaged_jobs;  // as job_runner found them at start
+  Notice jobs_stopped;                     // after job_runner's Shutdown
   LiveCalls calls;
   // Steps, evaluations, weights: what takes long.
   WorkQueue work;

@@ -63,6 +63,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     std::fprintf(stderr, "a model version cannot be used: %s\n",
                  std::string(error.message()).c_str());
   }
+  for (const absl::Status& error : engine->damaged_jobs) {
+    std::fprintf(stderr, "a job cannot go on: %s\n",
+                 std::string(error.message()).c_str());
+  }
   auto server = std::unique_ptr<Server>(new Server(std::move(engine)));
   RETURN_IF_ERROR(server->Listen());
   return server;

@@ -69,7 +69,7 @@ class JobDispatcher::Impl {
       : options_(options), jobs_(jobs), execute_(std::move(execute)) {}
   ~Impl() { Shutdown(); }
 
-  absl::Status Start();
+  absl::StatusOr<std::vector<absl::Status>> Start();
   absl::StatusOr<Job> Submit(const JobRequest& request);
   absl::StatusOr<Job> Change(absl::string_view id, JobChange change);
   void Explain(absl::Span<Job> jobs) const;
@@ -155,14 +155,19 @@ class JobDispatcher::Impl {
 
 // --- From start to shutdown ---
 
-absl::Status JobDispatcher::Impl::Start() {
+absl::StatusOr<std::vector<absl::Status>> JobDispatcher::Impl::Start() {
+  std::vector<absl::Status> damaged;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const std::vector<Job> jobs, jobs_.Unfinished());
-    for (const Job& job : jobs) {
-      AddEntry(job);
-      use_.Add(job.owner, DeviceSeconds(job), absl::Now());
-      Note(job.id, TakeOver(job));
+    ASSIGN_OR_RETURN(const auto jobs, jobs_.Unfinished());
+    for (const absl::StatusOr<Job>& job : jobs) {
+      if (!job.ok()) {
+        damaged.push_back(job.status());
+        continue;
+      }
+      AddEntry(*job);
+      use_.Add(job->owner, DeviceSeconds(*job), absl::Now());
+      Note(job->id, TakeOver(*job));
     }
   }
   absl::MutexLock lock(&join_mutex_);
@@ -170,7 +175,7 @@ absl::Status JobDispatcher::Impl::Start() {
     threads_.emplace_back([this] { RunJobs(); });
   }
   threads_.emplace_back([this] { SettleJobs(); });
-  return absl::OkStatus();
+  return damaged;
 }
 
 void JobDispatcher::Impl::Shutdown() {
@@ -427,7 +432,9 @@ JobDispatcher::JobDispatcher(const Options& options, JobStore& jobs,
     : impl_(std::make_unique<Impl>(options, jobs, std::move(execute))) {}
 JobDispatcher::~JobDispatcher() = default;
 
-absl::Status JobDispatcher::Start() { return impl_->Start(); }
+absl::StatusOr<std::vector<absl::Status>> JobDispatcher::Start() {
+  return impl_->Start();
+}
 absl::StatusOr<Job> JobDispatcher::Submit(const JobRequest& request) {
   return impl_->Submit(request);
 }

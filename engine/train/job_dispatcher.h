@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,8 +47,9 @@ class JobDispatcher {
 
   // Takes up the jobs that an earlier process left unfinished, and begins. One
   // that the store does not let be taken up is tried again, as is one that it
-  // does not let begin; the others go on meanwhile. Once, before anything else.
-  absl::Status Start();
+  // does not let begin; the others go on meanwhile. Those whose records are
+  // damaged are left alone: returns their errors. Once, before anything else.
+  absl::StatusOr<std::vector<absl::Status>> Start();
 
   // As JobStore::Create; ResourceExhausted for a full queue, Unavailable after
   // Shutdown.

@@ -55,7 +55,9 @@ class JobDispatcherTest : public ::testing::Test {
         options_, *jobs_, [this](const Job& job, JobControl& control) {
           runs_.Execute(job, control);
         });
-    EXPECT_TRUE(dispatcher_->Start().ok());
+    const auto damaged = dispatcher_->Start();
+    ASSERT_TRUE(damaged.ok()) << damaged.status();
+    damaged_ = *damaged;
   }
   void Submit(const std::string& id, const std::string& owner = "",
               int32_t priority = 0) {
@@ -107,6 +109,7 @@ class JobDispatcherTest : public ::testing::Test {
   std::unique_ptr<JobStore> jobs_;
   ScriptedRuns runs_{*jobs_};
   std::unique_ptr<JobDispatcher> dispatcher_;
+  std::vector<absl::Status> damaged_;  // as Start found them
   absl::Status refusal_;
 };
 
@@ -409,10 +412,10 @@ TEST_F(JobDispatcherTest, OnAFullDiskJobsWaitAndSayWhy) {
             kSucceeded);
 }
 
-// Records of which some cannot be written.
-class JobDispatcherWriteTest : public JobDispatcherTest {
+// Records of which some cannot be written, or read.
+class JobDispatcherRecordTest : public JobDispatcherTest {
  protected:
-  JobDispatcherWriteTest() : JobDispatcherTest(NewPath()) {
+  JobDispatcherRecordTest() : JobDispatcherTest(NewPath()) {
     dispatcher_ = nullptr;
     options_.retry_delay = absl::Milliseconds(1);
   }
@@ -434,7 +437,6 @@ class JobDispatcherWriteTest : public JobDispatcherTest {
   }
   void AllowWrites() { Execute("DROP TRIGGER refuse"); }
 
- private:
   void Execute(const std::string& sql) {
     auto database = SqliteDatabase::Open(Path());
     ASSERT_TRUE(database.ok()) << database.status();
@@ -443,7 +445,7 @@ class JobDispatcherWriteTest : public JobDispatcherTest {
   }
 };
 
-TEST_F(JobDispatcherWriteTest, StartsAndTakesJobsUpOnceTheyCanBeWritten) {
+TEST_F(JobDispatcherRecordTest, StartsAndTakesJobsUpOnceTheyCanBeWritten) {
   const std::map<std::string, std::vector<JobState>> ways = {
       {"running", {kValidating, kRunning}},
       {"pausing", {kValidating, kPausing}},
@@ -468,7 +470,7 @@ TEST_F(JobDispatcherWriteTest, StartsAndTakesJobsUpOnceTheyCanBeWritten) {
                                              kQueued, kValidating));
 }
 
-TEST_F(JobDispatcherWriteTest, AJobThatCannotBeginKeepsNoOtherWaiting) {
+TEST_F(JobDispatcherRecordTest, AJobThatCannotBeginKeepsNoOtherWaiting) {
   for (const char* id : {"stuck", "next"}) {
     bool created;
     ASSERT_TRUE(jobs_->Create(Request(id), &created).ok());
@@ -485,7 +487,8 @@ TEST_F(JobDispatcherWriteTest, AJobThatCannotBeginKeepsNoOtherWaiting) {
   EXPECT_THAT(runs_.Started(2), ElementsAre("next", "stuck"));
 }
 
-TEST_F(JobDispatcherWriteTest, AnEndedRunThatCannotBeTakenBackGivesItsPlaceUp) {
+TEST_F(JobDispatcherRecordTest,
+       AnEndedRunThatCannotBeTakenBackGivesItsPlaceUp) {
   Start();
   SubmitAndRun("stuck");
   Submit("next");
@@ -497,6 +500,19 @@ TEST_F(JobDispatcherWriteTest, AnEndedRunThatCannotBeTakenBackGivesItsPlaceUp) {
   AllowWrites();
   EXPECT_EQ(WaitForEnd(*jobs_, "stuck", absl::Now() + kPatience)->state,
             kCancelled);
+}
+
+TEST_F(JobDispatcherRecordTest, StartsWithoutTheJobsWhoseRecordsAreDamaged) {
+  for (const char* id : {"damaged", "next"}) {
+    bool created;
+    ASSERT_TRUE(jobs_->Create(Request(id), &created).ok());
+  }
+  Execute("UPDATE jobs SET record = x'ff' WHERE id = 'damaged'");
+  Start();
+  ASSERT_EQ(damaged_.size(), 1u);
+  EXPECT_EQ(damaged_[0].code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(damaged_[0].ToString(), HasSubstr("jobs/damaged"));
+  EXPECT_THAT(runs_.Started(1), ElementsAre("next"));
 }
 
 // Clients that pause, resume and cancel the same jobs at once while runs begin

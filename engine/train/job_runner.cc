@@ -65,7 +65,9 @@ JobRunner::JobRunner(const Options& options, DevicePool& devices,
                   }) {}
 JobRunner::~JobRunner() { Shutdown(); }
 
-absl::Status JobRunner::Start() { return dispatcher_.Start(); }
+absl::StatusOr<std::vector<absl::Status>> JobRunner::Start() {
+  return dispatcher_.Start();
+}
 
 absl::StatusOr<Job> JobRunner::Submit(const JobRequest& request) {
   RETURN_IF_ERROR(CheckTrainSpec(request.spec));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -44,8 +45,9 @@ class JobRunner {
   ~JobRunner();  // Shutdown
 
   // Takes up the jobs that an earlier process left unfinished, and begins.
-  // Once, before anything else.
-  absl::Status Start();
+  // Returns the errors of those whose records are damaged, which are left
+  // alone. Once, before anything else.
+  absl::StatusOr<std::vector<absl::Status>> Start();
 
   // Returns once the job is kept. InvalidArgument for a spec that can be seen
   // to be wrong at once, an owner or a priority that there cannot be,

@@ -41,6 +41,27 @@ absl::Status NotFound(absl::string_view id) {
   return absl::NotFoundError(absl::StrCat("jobs/", id, " not found"));
 }
 
+absl::Status Damaged(absl::string_view id, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(
+      "jobs/", id, ": ", what,
+      " is damaged in jobs.db; put a copy of that back, or do without the job "
+      "and submit it again"));
+}
+
+absl::StatusOr<Job> JobOf(absl::string_view id, const std::string& record) {
+  auto job = JobFromBytes(record);
+  return job.ok() ? job : Damaged(id, "its record");
+}
+
+// What lists show of such a job.
+Job DamagedJob(absl::string_view id, const absl::Status& error) {
+  Job job;
+  job.id = std::string(id);
+  job.state = JobState::kFailed;
+  job.cause = error.ToString();
+  return job;
+}
+
 // Page tokens are the sequence number of the last job given.
 absl::StatusOr<int64_t> ParseToken(absl::string_view token) {
   int64_t sequence = INT64_MAX;
@@ -125,7 +146,7 @@ absl::StatusOr<JobStore::Row> JobStore::Find(const char* column,
                                              absl::string_view value) const {
   ASSIGN_OR_RETURN(
       SqliteStatement select,
-      db_.Prepare(absl::StrCat("SELECT sequence, events, full, record "
+      db_.Prepare(absl::StrCat("SELECT sequence, events, full, record, id "
                                "FROM jobs WHERE ",
                                column, " = ?1")));
   ASSIGN_OR_RETURN(const bool found, select.BindText(1, value).Step());
@@ -134,7 +155,7 @@ absl::StatusOr<JobStore::Row> JobStore::Find(const char* column,
   row.sequence = select.Int64(0);
   row.events = select.Int64(1);
   row.full = select.Int64(2) != 0;
-  ASSIGN_OR_RETURN(row.job, JobFromBytes(select.Bytes(3)));
+  ASSIGN_OR_RETURN(row.job, JobOf(select.Bytes(4), select.Bytes(3)));
   return row;
 }
 
@@ -285,7 +306,7 @@ absl::StatusOr<JobPage> JobStore::List(int page_size,
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(
       SqliteStatement select,
-      db_.Prepare("SELECT sequence, record FROM jobs WHERE sequence < ?1 "
+      db_.Prepare("SELECT sequence, id, record FROM jobs WHERE sequence < ?1 "
                   "ORDER BY sequence DESC LIMIT ?2"));
   select.Bind(1, before).Bind(2, limit);
   JobPage page;
@@ -294,25 +315,26 @@ absl::StatusOr<JobPage> JobStore::List(int page_size,
     ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) break;
     last = select.Int64(0);
-    ASSIGN_OR_RETURN(Job job, JobFromBytes(select.Bytes(1)));
-    page.jobs.push_back(std::move(job));
+    const std::string id = select.Bytes(1);
+    auto job = JobOf(id, select.Bytes(2));
+    page.jobs.push_back(job.ok() ? *std::move(job)
+                                 : DamagedJob(id, job.status()));
   }
   // Below 0 there is none.
   if (last > 0) page.next_page_token = absl::StrCat(last);
   return page;
 }
 
-absl::StatusOr<std::vector<Job>> JobStore::Unfinished() const {
+absl::StatusOr<std::vector<absl::StatusOr<Job>>> JobStore::Unfinished() const {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement select,
-      db_.Prepare("SELECT record FROM jobs WHERE ended = 0 ORDER BY sequence"));
-  std::vector<Job> jobs;
+  ASSIGN_OR_RETURN(SqliteStatement select,
+                   db_.Prepare("SELECT id, record FROM jobs WHERE ended = 0 "
+                               "ORDER BY sequence"));
+  std::vector<absl::StatusOr<Job>> jobs;
   while (true) {
     ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return jobs;
-    ASSIGN_OR_RETURN(Job job, JobFromBytes(select.Bytes(0)));
-    jobs.push_back(std::move(job));
+    jobs.push_back(JobOf(select.Bytes(0), select.Bytes(1)));
   }
 }
 
@@ -336,8 +358,9 @@ absl::StatusOr<std::vector<JobEvent>> JobStore::Events(absl::string_view id,
   while (true) {
     ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return events;
-    ASSIGN_OR_RETURN(JobEvent event, EventFromBytes(select.Bytes(0)));
-    events.push_back(std::move(event));
+    auto event = EventFromBytes(select.Bytes(0));
+    if (!event.ok()) return Damaged(id, "an event");
+    events.push_back(*std::move(event));
   }
 }
 

@@ -37,7 +37,8 @@ struct JobStoreLimits {
 // an error nothing has changed (but for a process that ends before its next
 // change, which may then find it made). Ids come without "jobs/"; NotFound for
 // unknown ones. An ended job's last event is that it ended: FailedPrecondition
-// for what would add another. All calls may also fail as SqliteStatus says.
+// for what would add another. DataLoss for a job whose record is damaged. All
+// calls may also fail as SqliteStatus says.
 class JobStore {
  public:
   static constexpr int kMaxPageSize = 1000;  // page_size 0 means 100
@@ -58,11 +59,12 @@ class JobStore {
   absl::StatusOr<Job> Get(absl::string_view id) const;
   // The job that Create made for this request id.
   absl::StatusOr<Job> FindRequest(absl::string_view request_id) const;
-  // InvalidArgument for a negative size or a token that List did not give.
+  // InvalidArgument for a negative size or a token that List did not give. One
+  // whose record is damaged is here as FAILED, with that as the cause.
   absl::StatusOr<JobPage> List(int page_size,
                                absl::string_view page_token) const;
   // All that have not ended, in the order in which they were submitted.
-  absl::StatusOr<std::vector<Job>> Unfinished() const;
+  absl::StatusOr<std::vector<absl::StatusOr<Job>>> Unfinished() const;
 
   // Sets the state, its cause and, where they begin or end something, its
   // times, after `change` (may be null) edited the record's numbers; appends

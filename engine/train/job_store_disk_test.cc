@@ -231,10 +231,49 @@ TEST_F(JobStoreDiskTest, UnfinishedJobsComeInTheOrderOfSubmission) {
   ASSERT_TRUE(store_->SetState("a", kValidating, "").ok());
   Open(path);
   std::vector<std::string> ids;
-  const std::vector<Job> jobs = *store_->Unfinished();
-  for (const Job& job : jobs) ids.push_back(job.id);
+  const auto jobs = *store_->Unfinished();
+  for (const auto& job : jobs) ids.push_back(job->id);
   EXPECT_THAT(ids, ::testing::ElementsAre("d", "c", "a"));
-  EXPECT_EQ(jobs[2].state, kValidating);
+  EXPECT_EQ(jobs[2]->state, kValidating);
+}
+
+TEST_F(JobStoreDiskTest, ADamagedRecordIsThatJobsAlone) {
+  const std::string path = NewPath();
+  Open(path);
+  for (const char* id : {"a", "b", "c"}) Create(id);
+  ASSERT_TRUE(SqliteDatabase::Open(path)
+                  ->Execute("UPDATE jobs SET record = x'ff' WHERE id = 'b'")
+                  .ok());
+  Open(path);
+  const absl::Status damaged = store_->Get("b").status();
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(damaged.message()),
+              ::testing::StartsWith("jobs/b: its record is damaged"));
+  const auto unfinished = *store_->Unfinished();
+  ASSERT_EQ(unfinished.size(), 3u);
+  EXPECT_EQ(unfinished[0]->id, "a");
+  EXPECT_EQ(unfinished[1].status(), damaged);
+  EXPECT_EQ(unfinished[2]->id, "c");
+  const auto page = store_->List(0, "");
+  ASSERT_TRUE(page.ok()) << page.status();
+  ASSERT_EQ(page->jobs.size(), 3u);
+  EXPECT_EQ(page->jobs[1].id, "b");
+  EXPECT_EQ(page->jobs[1].state, kFailed);
+  EXPECT_EQ(page->jobs[1].cause, damaged.ToString());
+}
+
+TEST_F(JobStoreDiskTest, ADamagedEventNamesItsJob) {
+  const std::string path = NewPath();
+  Open(path);
+  Create("a");
+  ASSERT_TRUE(SqliteDatabase::Open(path)
+                  ->Execute("UPDATE events SET record = x'ff'")
+                  .ok());
+  EXPECT_TRUE(store_->Get("a").ok());
+  const absl::Status damaged = store_->Events("a", 0, 0).status();
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(damaged.message()),
+              ::testing::StartsWith("jobs/a: an event is damaged"));
 }
 
 TEST_F(JobStoreDiskTest, RecordsOfANewerProgramAreLeftAlone) {
