@@ -88,11 +88,11 @@ std::string Advice(const Model& model, const TrainingNeeds& needs,
   const int64_t length = LongestSequence(model, needs, device);
   if (length > 0) {
     return absl::StrCat(
-        "no trainer.micro_batch_rows fits; the longest "
-        "sequence that fits has ",
-        length, length == 1 ? " row" : " rows");
+        "no trainer.micro_batch_rows fits; the longest sequence that fits has ",
+        length, length == 1 ? " row" : " rows", " (loader.unroll, of a text)");
   }
-  return "no trainer.micro_batch_rows and no sequence fits";
+  return "no trainer.micro_batch_rows and no sequence fits: the model needs a "
+         "larger budget (--devices=...:memory=SIZE)";
 }
 
 absl::Status Refusal(const Model& model, const TrainingNeeds& needs,
@@ -215,19 +215,20 @@ absl::StatusOr<TrainingPlace> FittingDevicesBeside(
     const Model& model, const TrainingNeeds& needs,
     absl::Span<const DeviceBudget> devices,
     absl::Span<const MemoryPlan> beside) {
-  ASSIGN_OR_RETURN(const std::vector<int> alone,
-                   FittingDevices(model, needs, devices));
-  TrainingPlace most;
-  for (const MemoryPlan& plan : beside) {
-    TrainingPlace place = MostMembers(model, needs, devices, plan);
-    if (place.members.size() > most.members.size()) most = std::move(place);
-    if (most.members.size() == alone.size()) return most;
-  }
-  if (!most.members.empty()) return most;
+  // What is advised must hold beside the evaluations, too.
   std::vector<DeviceBudget> left;
   for (const DeviceBudget& device : devices) {
     left.push_back(Without(beside.back(), device));
   }
+  const auto alone = FittingDevices(model, needs, devices);
+  if (!alone.ok()) return Refusal(model, needs, left);
+  TrainingPlace most;
+  for (const MemoryPlan& plan : beside) {
+    TrainingPlace place = MostMembers(model, needs, devices, plan);
+    if (place.members.size() > most.members.size()) most = std::move(place);
+    if (most.members.size() == alone->size()) return most;
+  }
+  if (!most.members.empty()) return most;
   return Refusal(model, needs, left);
 }
 

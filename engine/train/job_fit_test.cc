@@ -103,6 +103,29 @@ TEST_F(JobFitTest, WhatItSuggestsTrains) {
   EXPECT_EQ(job.state, JobState::kSucceeded) << job.cause;
 }
 
+// Also where training would not even fit without the evaluations.
+TEST_F(JobFitTest, WhatItSuggestsHoldsBesideEvaluations) {
+  constexpr int64_t kBytes = 30000;
+  evaluation_plans_ = [](const Model&, const Dataset&) {
+    return std::vector<MemoryPlan>{{.activations = 6000},
+                                   {.activations = 4000}};
+  };
+  v1::TrainSpec spec = Spec(kTextSpec,
+                            "loader { batch_size: 20 unroll: 6 } "
+                            "trainer { micro_batch_rows: 1024 }");
+  const std::string message(Check(spec, kBytes).message());
+  const std::string before =
+      "the largest trainer.micro_batch_rows that fits is ";
+  ASSERT_THAT(message, HasSubstr(before));
+  int64_t rows = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(
+      message.substr(message.find(before) + before.size()), &rows));
+  spec.mutable_trainer()->set_micro_batch_rows(rows);
+  EXPECT_TRUE(Check(spec, kBytes).ok()) << rows << ": " << Check(spec, kBytes);
+  spec.mutable_trainer()->set_micro_batch_rows(rows + 1);
+  EXPECT_FALSE(Check(spec, kBytes).ok());
+}
+
 TEST_F(JobFitTest, WhatIsWrongOtherwiseIsForTheJobToFind) {
   EXPECT_TRUE(
       Check(Spec(kTextSpec, "data { dataset: 'datasets/none' }"), 1 << 20)

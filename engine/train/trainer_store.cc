@@ -306,15 +306,24 @@ absl::StatusOr<ModelHandle> TrainerStore::Weights(absl::string_view id,
 
 // --- Upkeep ---
 
+absl::Duration TrainerStore::IdleTimeout() const {
+  DevicePool& devices = *options_.context.devices;
+  for (int device = 0; device < devices.size(); ++device) {
+    if (devices.device(device).ledger().Snapshot().waiting.empty()) continue;
+    return std::min(options_.idle_timeout, options_.idle_timeout_when_wanted);
+  }
+  return options_.idle_timeout;
+}
+
 void TrainerStore::DoUpkeep() {
+  const absl::Duration timeout = IdleTimeout();
   for (const auto& trainer : Loaded()) {
     if (!trainer->TryBeginUpkeep()) continue;
     const TrainerTurn turn(trainer);
     if (!turn->loaded()) continue;
     const absl::Duration idle = options_.context.now() - turn->last_use();
-    const absl::Status kept = idle >= options_.idle_timeout
-                                  ? SaveAndUnload(*turn)
-                                  : turn->SaveIfDue();
+    const absl::Status kept =
+        idle >= timeout ? SaveAndUnload(*turn) : turn->SaveIfDue();
     if (kept.ok()) continue;
     options_.context.warn(absl::StrCat(
         "trainers/", turn->id(), " could not be saved: ", kept.message()));

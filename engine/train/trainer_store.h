@@ -36,6 +36,8 @@ class TrainerStore {
     int max_loaded = 16;    // in memory at once
     int max_stored = 1000;  // on disk
     absl::Duration idle_timeout = absl::Hours(1);
+    // While a job waits for memory.
+    absl::Duration idle_timeout_when_wanted = absl::Seconds(30);
     TrainerContext context;
   };
 
@@ -89,7 +91,8 @@ class TrainerStore {
   // --- Upkeep ---
 
   // Saves what is due and takes idle trainers out of memory, those at work
-  // excepted. To be called every now and then.
+  // excepted: sooner where somebody waits in line for a device's memory. To be
+  // called every now and then.
   void DoUpkeep();
   // Everything unsaved, to disk; waits for calls that run.
   void SaveAll();
@@ -119,6 +122,7 @@ class TrainerStore {
   absl::Status TakeRoom();
   void ReturnRoom();
   absl::Status SaveAndUnload(StoredTrainer& trainer);
+  absl::Duration IdleTimeout() const;
   void Discard(StoredTrainer& trainer);
 
   const Options options_;

@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
 #include "engine/base/testing/fault_file_calls.h"
 #include "engine/base/testing/faults.h"
 #include "engine/model/initialize.h"
@@ -546,6 +547,34 @@ TEST_F(TrainerStoreTest, IdleTrainersAreSavedAndLeaveMemoryUntilTheNextCall) {
   Step("t", 4);
   EXPECT_TRUE(Info("t").loaded);
   EXPECT_TRUE(SameBits(Weights("t"), UndisturbedWeights(4)));
+}
+
+TEST_F(TrainerStoreTest, IdleTrainersLeaveSoonerForAJobThatWaitsForMemory) {
+  DevicePool pool(*ParseDevices("cpu:1:memory=3MiB"));
+  options_.context.devices = &pool;
+  Reopen();
+  Create("t");
+  Ledger& ledger = pool.device(0).ledger();
+  const LedgerSnapshot before = ledger.Snapshot();
+  MemoryPlan all_but_a_byte;
+  all_but_a_byte.activations =
+      before.budget_bytes - before.owners.back().reserved_bytes - 1;
+  ASSERT_EQ(before.owners.back().owner, "workspace");
+  absl::Notification waits;
+  std::thread job([&] {
+    Ledger::Wait wait;
+    wait.on_wait = [&](const std::string&) { waits.Notify(); };
+    EXPECT_TRUE(ledger.ReserveOrWait("jobs/x", all_but_a_byte, wait).ok());
+  });
+  waits.WaitForNotification();
+  now_ += options_.idle_timeout_when_wanted - absl::Seconds(1);
+  store_->DoUpkeep();
+  EXPECT_TRUE(Info("t").loaded);
+  now_ += absl::Seconds(1);
+  store_->DoUpkeep();
+  EXPECT_FALSE(Info("t").loaded);
+  job.join();
+  store_.reset();
 }
 
 TEST_F(TrainerStoreTest, ReadersKeepATrainerInMemory) {
