@@ -69,7 +69,7 @@ struct TrainerOptions {
   // most that is of use first. One of them is reserved together with the
   // trainer's own, so that two runs never wait for each other. REQUIRES, unless
   // empty: calls and wait.
-  std::vector<MemoryPlan> beside;
+  std::vector<MemoryPlan> beside = {};
   // The trainer waits in line for its first reservations. Without it: refused
   // at once where others hold the memory.
   std::optional<Ledger::Wait> wait = std::nullopt;
