@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/directory.h"
 #include "engine/base/file_calls.h"
-#include "engine/base/file_descriptor.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -37,6 +39,31 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      int64_t max_bytes) {
   ASSIGN_OR_RETURN(const FileDescriptor file, OpenForReading(path));
   return ReadRegularFile(file, max_bytes, path);
+}
+
+absl::StatusOr<ReadableFile> ReadableFile::Open(const std::string& path) {
+  ReadableFile opened;
+  opened.path_ = path;
+  ASSIGN_OR_RETURN(opened.file_, OpenForReading(path));
+  ASSIGN_OR_RETURN(opened.size_, RegularFileSize(opened.file_, path));
+  return opened;
+}
+
+absl::Status ReadableFile::ReadAt(int64_t offset,
+                                  absl::Span<uint8_t> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        pread(file_.get(), bytes.data(), bytes.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return SystemError("read", path_);
+    if (count == 0) {
+      return absl::DataLossError(
+          absl::StrCat(path_, " ends early, at byte ", offset));
+    }
+    bytes.remove_prefix(static_cast<size_t>(count));
+    offset += count;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WriteFileAtomically(const std::string& path,

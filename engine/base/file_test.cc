@@ -187,6 +187,24 @@ TEST(FileTest, WhatIsNoFileIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(FileTest, PartsAreReadWholeOrNotAtAll) {
+  const std::string path = Folder() + "/a";
+  ASSERT_TRUE(WriteFileAtomically(path, {"0123456789"}).ok());
+  const auto file = ReadableFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->size(), 10);
+  std::vector<uint8_t> part(3);
+  ASSERT_TRUE(file->ReadAt(7, absl::MakeSpan(part)).ok());
+  EXPECT_EQ(part, (std::vector<uint8_t>{'7', '8', '9'}));
+  // As a mapping's end of the process would be.
+  std::filesystem::resize_file(path, 9);
+  const absl::Status status = file->ReadAt(7, absl::MakeSpan(part));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find(path), std::string::npos) << status;
+  EXPECT_EQ(ReadableFile::Open(path + "none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
 TEST(FileTest, AMappingMovesWithItsOwner) {
   const std::string path = Folder() + "/a";
   ASSERT_TRUE(WriteFileAtomically(path, {"bytes"}).ok());

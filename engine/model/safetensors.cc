@@ -28,27 +28,24 @@ absl::Status Truncated(const Parts&... parts) {
       absl::StrCat("safetensors: the bytes end early: ", parts...));
 }
 
-// The header's bytes, after the size that stands before them.
-absl::StatusOr<absl::string_view> HeaderJson(absl::Span<const uint8_t> bytes) {
-  if (bytes.size() < kSizeBytes) {
-    return Truncated(bytes.size(), " bytes, but the header's size takes 8");
-  }
+absl::Status CheckBegin(size_t file_size) {
+  if (file_size >= kSizeBytes) return absl::OkStatus();
+  return Truncated(file_size, " bytes, but the header's size takes 8");
+}
+
+// As the first kSizeBytes say it.
+absl::StatusOr<size_t> HeaderSize(const uint8_t* begin, size_t file_size) {
   uint64_t size;
-  std::memcpy(&size, bytes.data(), kSizeBytes);
+  std::memcpy(&size, begin, kSizeBytes);
   if (size > uint64_t{kMaxSafetensorsHeaderBytes}) {
     return Invalid("the header's size is ", size, " bytes; the limit is ",
                    kMaxSafetensorsHeaderBytes);
   }
-  if (size > bytes.size() - kSizeBytes) {
+  if (size > file_size - kSizeBytes) {
     return Truncated("the header has ", size, " bytes, of which ",
-                     bytes.size() - kSizeBytes, " are there");
+                     file_size - kSizeBytes, " are there");
   }
-  if (size == 0 || bytes[kSizeBytes] != '{') {
-    return Invalid("the header does not begin with {");
-  }
-  return absl::string_view(
-      reinterpret_cast<const char*>(bytes.data()) + kSizeBytes,
-      static_cast<size_t>(size));
+  return static_cast<size_t>(size);
 }
 
 // That one entry makes sense by itself.
@@ -94,6 +91,29 @@ absl::Status CheckCoverage(std::vector<SafetensorsEntry>& entries,
                    " of the data, which has ", data_size);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<SafetensorsLayout> LayoutOf(absl::string_view json,
+                                           size_t file_size) {
+  if (json.empty() || json[0] != '{') {
+    return Invalid("the header does not begin with {");
+  }
+  ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(json));
+  SafetensorsLayout layout;
+  layout.data_begin = static_cast<int64_t>(kSizeBytes + json.size());
+  const int64_t data_size = static_cast<int64_t>(file_size) - layout.data_begin;
+  for (const SafetensorsEntry& entry : header.entries) {
+    RETURN_IF_ERROR(CheckEntry(entry, data_size));
+  }
+  RETURN_IF_ERROR(CheckCoverage(header.entries, data_size));
+  layout.metadata = std::move(header.metadata);
+  for (SafetensorsEntry& entry : header.entries) {
+    const std::string name = entry.name;
+    if (!layout.entries.try_emplace(name, std::move(entry)).second) {
+      return Invalid("key ", QuotedName(name), " stands twice in the header");
+    }
+  }
+  return layout;
 }
 
 // The order of the data: by alignment, largest first, then by name.
@@ -162,30 +182,36 @@ absl::StatusOr<std::string> SerializeHeader(const TensorMap& tensors,
 
 absl::StatusOr<Safetensors> Safetensors::Parse(
     absl::Span<const uint8_t> bytes) {
-  ASSIGN_OR_RETURN(const absl::string_view json, HeaderJson(bytes));
-  ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(json));
+  RETURN_IF_ERROR(CheckBegin(bytes.size()));
+  ASSIGN_OR_RETURN(const size_t json_size,
+                   HeaderSize(bytes.data(), bytes.size()));
+  const absl::string_view json(
+      reinterpret_cast<const char*>(bytes.data()) + kSizeBytes, json_size);
+  ASSIGN_OR_RETURN(SafetensorsLayout layout, LayoutOf(json, bytes.size()));
 
-  const absl::Span<const uint8_t> data =
-      bytes.subspan(kSizeBytes + json.size());
-  const int64_t data_size = static_cast<int64_t>(data.size());
-  for (const SafetensorsEntry& entry : header.entries) {
-    RETURN_IF_ERROR(CheckEntry(entry, data_size));
-  }
-  RETURN_IF_ERROR(CheckCoverage(header.entries, data_size));
-
+  const auto data = bytes.subspan(static_cast<size_t>(layout.data_begin));
   Safetensors file;
-  file.metadata_ = std::move(header.metadata);
-  for (SafetensorsEntry& entry : header.entries) {
-    TensorView tensor{
+  file.metadata_ = std::move(layout.metadata);
+  for (auto& [name, entry] : layout.entries) {
+    file.tensors_[name] = {
         entry.dtype, std::move(entry.shape),
         data.subspan(static_cast<size_t>(entry.begin),
                      static_cast<size_t>(entry.end - entry.begin))};
-    if (!file.tensors_.try_emplace(entry.name, std::move(tensor)).second) {
-      return Invalid("key ", QuotedName(entry.name),
-                     " stands twice in the header");
-    }
   }
   return file;
+}
+
+absl::StatusOr<SafetensorsLayout> ReadSafetensorsLayout(
+    const ReadableFile& file) {
+  const size_t file_size = static_cast<size_t>(file.size());
+  RETURN_IF_ERROR(CheckBegin(file_size));
+  uint8_t begin[kSizeBytes];
+  RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(begin)));
+  ASSIGN_OR_RETURN(const size_t json_size, HeaderSize(begin, file_size));
+  std::vector<uint8_t> json(json_size);
+  RETURN_IF_ERROR(file.ReadAt(kSizeBytes, absl::MakeSpan(json)));
+  return LayoutOf({reinterpret_cast<const char*>(json.data()), json.size()},
+                  file_size);
 }
 
 absl::StatusOr<Safetensors> Safetensors::Open(const std::string& path) {

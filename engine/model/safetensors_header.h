@@ -3,6 +3,8 @@
 #define RECURVE_ENGINE_MODEL_SAFETENSORS_HEADER_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,18 @@ struct SafetensorsHeader {
 // Checks the header's form, not what the numbers mean.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::string_view json);
+
+// Where a file's tensors stand.
+struct SafetensorsLayout {
+  std::map<std::string, SafetensorsEntry, std::less<>> entries;  // by name
+  MetadataMap metadata;
+  int64_t data_begin = 0;  // in bytes of the file
+};
+
+// All that Safetensors::Parse checks, with its errors; the tensors are left on
+// disk.
+absl::StatusOr<SafetensorsLayout> ReadSafetensorsLayout(
+    const ReadableFile& file);
 
 }  // namespace recurve
 

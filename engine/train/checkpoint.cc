@@ -1,5 +1,6 @@
 #include "engine/train/checkpoint.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <type_traits>
@@ -12,6 +13,7 @@
 #include "engine/base/file.h"
 #include "engine/base/sha256.h"
 #include "engine/model/safetensors.h"
+#include "engine/model/safetensors_header.h"
 #include "engine/model/tensor_data.h"
 #include "kernels/status.h"
 
@@ -132,20 +134,23 @@ absl::Status Damaged(absl::string_view what) {
 // What Tensors put into a file.
 class Reader {
  public:
-  explicit Reader(const Safetensors& file) : file_(file) {}
+  Reader(const ReadableFile& file, const SafetensorsLayout& layout)
+      : file_(file), layout_(layout) {}
 
   // All numbers of the tensor; the first error is kept.
   template <typename T>
   std::vector<T> Numbers(absl::string_view name) {
-    const TensorView* tensor = file_.Find(name);
-    if (tensor == nullptr || tensor->dtype != DTypeOf<T>()) {
+    const auto found = layout_.entries.find(name);
+    if (found == layout_.entries.end() || found->second.dtype != DTypeOf<T>()) {
       status_.Update(Damaged(absl::StrCat("no tensor ", name)));
       return {};
     }
-    std::vector<T> values(tensor->bytes.size() / sizeof(T));
-    if (!values.empty()) {
-      std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
-    }
+    const SafetensorsEntry& entry = found->second;
+    const size_t size = static_cast<size_t>(entry.end - entry.begin);
+    std::vector<T> values(size / sizeof(T));
+    status_.Update(file_.ReadAt(
+        layout_.data_begin + entry.begin,
+        absl::MakeSpan(reinterpret_cast<uint8_t*>(values.data()), size)));
     return values;
   }
   // The same, of that many.
@@ -199,7 +204,8 @@ class Reader {
   const absl::Status& status() const { return status_; }
 
  private:
-  const Safetensors& file_;
+  const ReadableFile& file_;
+  const SafetensorsLayout& layout_;
   absl::Status status_;
 };
 
@@ -236,32 +242,45 @@ void ReadBuffers(Reader& reader, TrainerState& state) {
   state.streams = ReadAllStreams(reader);
 }
 
-absl::Status CheckSum(absl::string_view bytes) {
-  if (bytes.size() < kChecksumBytes) return Damaged("it ends early");
-  const absl::string_view sum = bytes.substr(bytes.size() - kChecksumBytes);
-  bytes.remove_suffix(kChecksumBytes);
-  if (Sha256Hex(bytes) == absl::BytesToHexString(sum)) return absl::OkStatus();
-  return Damaged("its bytes are not those that were written");
-}
-
 absl::string_view AsText(absl::Span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+absl::Status CheckSum(const ReadableFile& file) {
+  const int64_t end = file.size() - int64_t{kChecksumBytes};
+  if (end < 0) return Damaged("it ends early");
+  Sha256 sha256;
+  std::vector<uint8_t> buffer(std::min(end, int64_t{1} << 20));
+  for (int64_t at = 0; at < end; at += static_cast<int64_t>(buffer.size())) {
+    const auto piece = absl::MakeSpan(buffer).first(
+        std::min(buffer.size(), static_cast<size_t>(end - at)));
+    RETURN_IF_ERROR(file.ReadAt(at, piece));
+    sha256.Update(AsText(piece));
+  }
+  uint8_t sum[kChecksumBytes];
+  RETURN_IF_ERROR(file.ReadAt(end, absl::MakeSpan(sum)));
+  if (sha256.Finish() == absl::BytesToHexString(AsText(sum))) {
+    return absl::OkStatus();
+  }
+  return Damaged("its bytes are not those that were written");
 }
 
 // Whether the buffers are read, and the checksum looked at.
 enum class Extent { kDescription, kWhole };
 
-absl::StatusOr<Checkpoint> Read(absl::Span<const uint8_t> bytes,
-                                Extent extent) {
+absl::StatusOr<Checkpoint> Read(const ReadableFile& file, Extent extent) {
   const bool whole = extent == Extent::kWhole;
-  if (whole) RETURN_IF_ERROR(CheckSum(AsText(bytes)));
-  const auto file = Safetensors::Parse(bytes);
-  if (!file.ok()) return Damaged(file.status().message());
-  const auto format = file->metadata().find(kFormatKey);
-  if (format == file->metadata().end() || format->second != kFormat) {
+  if (whole) RETURN_IF_ERROR(CheckSum(file));
+  const auto layout = ReadSafetensorsLayout(file);
+  if (absl::IsInvalidArgument(layout.status())) {
+    return Damaged(layout.status().message());
+  }
+  RETURN_IF_ERROR(layout.status());
+  const auto format = layout->metadata.find(kFormatKey);
+  if (format == layout->metadata.end() || format->second != kFormat) {
     return Damaged("its format is not recurve-checkpoint-1");
   }
-  Reader reader(*file);
+  Reader reader(file, *layout);
   Checkpoint checkpoint;
   if (!checkpoint.model_config.ParseFromString(reader.Bytes("model_config"))) {
     reader.Fail("model_config");
@@ -278,9 +297,8 @@ absl::StatusOr<Checkpoint> Read(absl::Span<const uint8_t> bytes,
 }
 
 absl::StatusOr<Checkpoint> ReadFileOf(const std::string& path,
-                                      absl::Span<const uint8_t> bytes,
-                                      Extent extent) {
-  absl::StatusOr<Checkpoint> checkpoint = Read(bytes, extent);
+                                      const ReadableFile& file, Extent extent) {
+  absl::StatusOr<Checkpoint> checkpoint = Read(file, extent);
   if (checkpoint.ok()) return checkpoint;
   return absl::Status(checkpoint.status().code(),
                       absl::StrCat(path, ": ", checkpoint.status().message()));
@@ -318,17 +336,17 @@ absl::StatusOr<int64_t> SaveCheckpointFile(const std::string& path,
 }
 
 absl::StatusOr<Checkpoint> LoadCheckpointFile(const std::string& path) {
-  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  return ReadFileOf(path, file.bytes(), Extent::kWhole);
+  ASSIGN_OR_RETURN(const ReadableFile file, ReadableFile::Open(path));
+  return ReadFileOf(path, file, Extent::kWhole);
 }
 
 absl::StatusOr<CheckpointDescription> DescribeCheckpointFile(
     const std::string& path) {
-  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(const ReadableFile file, ReadableFile::Open(path));
   CheckpointDescription description;
   ASSIGN_OR_RETURN(description.checkpoint,
-                   ReadFileOf(path, file.bytes(), Extent::kDescription));
-  description.size_bytes = static_cast<int64_t>(file.bytes().size());
+                   ReadFileOf(path, file, Extent::kDescription));
+  description.size_bytes = file.size();
   return description;
 }
 
