@@ -96,12 +96,15 @@ absl::StatusOr<Checkpoint> CheckpointFolder::LoadNewest(
   for (int64_t i = static_cast<int64_t>(infos_.size()) - 1; i >= 0; --i) {
     const std::string path = infos_[i].path;
     auto checkpoint = LoadCheckpointFile(path);
-    if (checkpoint.ok()) return checkpoint;
+    const bool damaged = absl::IsDataLoss(checkpoint.status());
+    const bool gone = absl::IsNotFound(checkpoint.status());
+    if (!damaged && !gone) return checkpoint;
     warnings->push_back(absl::StrCat("skipped the checkpoint of step ",
                                      infos_[i].step, ": ",
                                      checkpoint.status().message()));
-    if (!absl::IsDataLoss(checkpoint.status())) continue;
-    file_calls().Rename(path.c_str(), absl::StrCat(path, kDamaged).c_str());
+    if (damaged) {
+      file_calls().Rename(path.c_str(), absl::StrCat(path, kDamaged).c_str());
+    }
     infos_.erase(infos_.begin() + i);
   }
   return absl::DataLossError(absl::StrCat(

@@ -36,7 +36,8 @@ class CheckpointFolder {
 
   // The newest that reads whole. Those that do not are described in `warnings`
   // (appended) and skipped, damaged ones put aside. NotFound where there is
-  // none, DataLoss where there is none that reads.
+  // none, DataLoss where there is none that reads. Other errors, of one that
+  // may yet read, skip nothing: they may pass.
   absl::StatusOr<Checkpoint> LoadNewest(std::vector<std::string>* warnings);
 
   // Removes all but the newest `keep` (0 or more), as far as the system lets.

@@ -283,6 +283,28 @@ TEST_F(CheckpointTest, ADamagedOneIsSkippedForTheOneBefore) {
   EXPECT_THAT(Steps(Open()), ElementsAre(1, 2));
 }
 
+// A link to itself: an error of the system's that says nothing of the bytes.
+TEST_F(CheckpointTest, WhatCannotBeReadForNowIsNotSkipped) {
+  CheckpointFolder folder = Open();
+  ASSERT_TRUE(folder.Save(OfStep(1), 2).ok());
+  ASSERT_TRUE(folder.Save(OfStep(2), 2).ok());
+  const std::string path = folder.list()[1].path, away = path_ + "/away";
+  std::filesystem::rename(path, away);
+  std::filesystem::create_symlink(path, path);
+  std::vector<std::string> warnings;
+  const absl::Status status = folder.LoadNewest(&warnings).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(warnings, IsEmpty());
+  std::filesystem::rename(away, path);
+  const auto newest = folder.LoadNewest(&warnings);
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  ExpectSame(*newest, OfStep(2));
+  // One that is gone is.
+  std::filesystem::remove(path);
+  ASSERT_TRUE(folder.LoadNewest(&warnings).ok());
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("the checkpoint of step 2")));
+}
+
 TEST_F(CheckpointTest, WhereNoneReadsItIsDataLoss) {
   CheckpointFolder folder = Open();
   ASSERT_TRUE(folder.Save(OfStep(1), 1).ok());

@@ -61,6 +61,16 @@ class Execution {
 
  private:
   absl::Status OpenFolder();
+  // The spec says it; else the newest version of the model may be another one
+  // by now.
+  bool HasFixedStart() const {
+    return spec_.has_config() || !spec_.from_version().empty();
+  }
+  // After that error of the last checkpoint.
+  bool MayBeginAnew(const absl::Status& status) const {
+    return absl::IsNotFound(status) ||
+           (absl::IsDataLoss(status) && HasFixedStart());
+  }
   // The state to go on from; none: from the beginning.
   absl::StatusOr<std::optional<LoopState>> LoadCheckpoint();
   absl::StatusOr<TrainingRun> Prepare(const std::optional<LoopState>& last);
@@ -73,6 +83,7 @@ class Execution {
   absl::StatusOr<Outcome> Train(TrainingRun& run,
                                 std::optional<LoopState> last);
   TrainerOptions MemoryOf(const TrainingRun& run);
+  absl::Status SaveFirst(TrainingLoop& loop);
   absl::StatusOr<Outcome> TrainAndPublish(const TrainingRun& run,
                                           Trainer& trainer, TrainingLoop& loop);
   absl::Status CheckStopping() const;
@@ -100,7 +111,7 @@ absl::Status Execution::OpenFolder() {
 
 absl::StatusOr<std::optional<LoopState>> Execution::LoadCheckpoint() {
   std::vector<std::string> warnings;
-  auto checkpoint = checkpoints_->LoadNewest(&warnings);
+  auto checkpoint = LoadNewest(*checkpoints_, reporter_, &warnings);
   std::optional<LoopState> last;
   if (checkpoint.ok()) {
     ASSIGN_OR_RETURN(resumed_model_.model,
@@ -108,9 +119,7 @@ absl::StatusOr<std::optional<LoopState>> Execution::LoadCheckpoint() {
     resumed_model_.vocabulary = checkpoint->vocabulary;
     resumed_model_.parameters = checkpoint->trainer.parameters;
     ASSIGN_OR_RETURN(last, ToLoopState(*std::move(checkpoint)));
-  } else if (!absl::IsNotFound(checkpoint.status()) && !spec_.has_config() &&
-             spec_.from_version().empty()) {
-    // The newest version of the model may be another one by now.
+  } else if (!MayBeginAnew(checkpoint.status())) {
     return checkpoint.status();
   }
   RETURN_IF_ERROR(reporter_.Open(last ? last->progress.first_event() : 0));
@@ -210,8 +219,7 @@ absl::StatusOr<Outcome> Execution::Train(TrainingRun& run,
   } else {
     loop.progress().set_data_sha256(run.data_sha256);
     loop.progress().set_validation_sha256(run.validation_sha256);
-    // From here on neither the registry nor the seed is asked again.
-    RETURN_IF_ERROR(loop.Save());
+    RETURN_IF_ERROR(SaveFirst(loop));
   }
   auto outcome = TrainAndPublish(run, *trainer, loop);
   const bool goes_on = control_.requested() == StopRequest::kPause ||
@@ -220,6 +228,19 @@ absl::StatusOr<Outcome> Execution::Train(TrainingRun& run,
     RETURN_IF_ERROR(loop.Save());
   }
   return outcome;
+}
+
+// From here on neither the registry nor the seed is asked again. Where nothing
+// else says what the job began with, it does not go on without.
+absl::Status Execution::SaveFirst(TrainingLoop& loop) {
+  while (true) {
+    RETURN_IF_ERROR(loop.Save());
+    if (HasFixedStart() || !checkpoints_->list().empty()) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(CheckStopping());
+    control_.WaitForShutdown(environment_.retry_delay);
+  }
 }
 
 absl::StatusOr<Outcome> Execution::TrainAndPublish(const TrainingRun& run,
@@ -260,7 +281,7 @@ absl::StatusOr<Outcome> Execution::TrainAndPublish(const TrainingRun& run,
 }
 
 void Execution::CleanUp(JobState state) {
-  reporter_.SyncFiles();
+  reporter_.FinishFiles();
   if (HasEnded(state) && checkpoints_) checkpoints_->Prune(1);
 }
 

@@ -17,6 +17,22 @@ absl::StatusOr<LoopState> ToLoopState(Checkpoint checkpoint) {
   return state;
 }
 
+absl::StatusOr<Checkpoint> LoadNewest(CheckpointFolder& checkpoints,
+                                      JobReporter& reporter,
+                                      std::vector<std::string>* warnings) {
+  absl::StatusOr<Checkpoint> checkpoint;
+  RETURN_IF_ERROR(reporter.Keep([&]() -> absl::Status {
+    checkpoint = checkpoints.LoadNewest(warnings);
+    const absl::Status& status = checkpoint.status();
+    if (absl::IsDataLoss(status)) return absl::OkStatus();  // for good
+    if (status.ok() || absl::IsNotFound(status)) return status;
+    RETURN_IF_ERROR(reporter.Warn(absl::StrCat(
+        "the last checkpoint cannot be read for now: ", status.message())));
+    return status;
+  }));
+  return checkpoint;
+}
+
 absl::Status JobOwner::Report(const JobMetrics& metrics,
                               const std::vector<DeviceTime>& devices) {
   return parts_.reporter.Report(metrics, devices);
@@ -64,7 +80,7 @@ absl::Status JobOwner::Save(LoopState& state) {
 
 absl::StatusOr<LoopState> JobOwner::LoadLast() {
   std::vector<std::string> warnings;
-  auto checkpoint = parts_.checkpoints.LoadNewest(&warnings);
+  auto checkpoint = LoadNewest(parts_.checkpoints, parts_.reporter, &warnings);
   for (const std::string& warning : warnings) RETURN_IF_ERROR(Warn(warning));
   RETURN_IF_ERROR(checkpoint.status());
   return ToLoopState(*std::move(checkpoint));

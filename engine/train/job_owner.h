@@ -24,6 +24,12 @@ namespace recurve {
 // DataLoss where the checkpoint's details are not a job's.
 absl::StatusOr<LoopState> ToLoopState(Checkpoint checkpoint);
 
+// As CheckpointFolder::LoadNewest, again and again while errors may pass: what
+// cannot be read for now must not be trained anew.
+absl::StatusOr<Checkpoint> LoadNewest(CheckpointFolder& checkpoints,
+                                      JobReporter& reporter,
+                                      std::vector<std::string>* warnings);
+
 class JobOwner final : public LoopOwner {
  public:
   // The model is the run's; its parameters are not looked at. All that is

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <variant>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/file_calls.h"
 #include "engine/base/testing/fault_file_calls.h"
 #include "engine/base/testing/faults.h"
 #include "engine/train/job_execution_test_util.h"
@@ -178,6 +181,27 @@ TEST_F(JobPoliciesTest, ADamagedCheckpointIsReportedAndTheOneBeforeTaken) {
                                                  checkpoints.back().step))));
 }
 
+TEST_F(JobPoliciesTest, ACheckpointThatCannotBeReadForNowIsWaitedFor) {
+  const std::string changes = "checkpoints { every_steps: 2 keep_last: 3 }";
+  const Job expected = Run(Submit(kSequencesSpec, changes), "cpu:1");
+  const std::string id = Submit(kSequencesSpec, changes);
+  Run(id, "cpu:1", 18, [](JobControl&) { throw Crash(); });
+  const std::string path = Checkpoints(id).back().path;
+  const std::string away = FolderOf(id) + "/away";
+  std::filesystem::rename(path, away);
+  std::filesystem::create_symlink(path, path);  // a link to itself
+  std::thread repair([&] {
+    while (See(id).warnings.empty()) std::this_thread::yield();
+    std::filesystem::rename(away, path);
+  });
+  const Job job = GoOn(id, "cpu:1");
+  repair.join();
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(Parameters(job), Parameters(expected));
+  EXPECT_THAT(See(id).warnings,
+              ElementsAre(HasSubstr("cannot be read for now: ")));
+}
+
 TEST_F(JobPoliciesTest, ChangedDataFailTheJob) {
   const std::string id = Submit(kSequencesSpec, kNoTime);
   Run(id, "cpu:1", 15, [&](JobControl& control) { Pause(id, control); });
@@ -215,6 +239,15 @@ TEST_F(JobPoliciesTest, AModelTrainedFurtherGoesOnFromWhereItWas) {
   Run(id, "cpu:1", 15, [](JobControl&) { throw Crash(); });
   models_.Put("models/m", *models_.Load(expected.model_version));
   EXPECT_EQ(Parameters(GoOn(id, "cpu:1")), Parameters(expected));
+  // Before that is recorded, the job does not begin.
+  const std::string other = further();
+  Faults faults;
+  FaultFileCalls calls(faults);
+  Run(other, "cpu:1", 3,
+      [&](JobControl&) { faults.FailAt(1, ENOSPC); });  // the first checkpoint
+  EXPECT_THAT(See(other).warnings,
+              ElementsAre(HasSubstr("no checkpoint of step 0")));
+  EXPECT_EQ(CheckpointSteps(other)[0], 0);
 }
 
 // --- Numbers that are not finite ---
@@ -370,6 +403,35 @@ TEST_F(JobPoliciesTest, MetricsFilesAreWhatTheEventsMakeOfThem) {
   EXPECT_EQ(csv, text.csv);
   EXPECT_EQ(tensorboard, text.tensorboard);
   EXPECT_FALSE(tensorboard.empty());
+}
+
+// Files that were written and not synced since.
+class UnsyncedFiles final : public FileCalls {
+ public:
+  ssize_t Write(int fd, const void* bytes, size_t size) override {
+    if (size > 0) names_.insert(NameOf(fd));
+    return FileCalls::Write(fd, bytes, size);
+  }
+  int Fsync(int fd) override {
+    names_.erase(NameOf(fd));
+    return 0;
+  }
+  const std::set<std::string>& names() const { return names_; }
+
+ private:
+  static std::string NameOf(int fd) {
+    return std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
+  }
+  std::set<std::string> names_;
+};
+
+TEST_F(JobPoliciesTest, MetricsFilesLastOnceTheJobHasEnded) {
+  UnsyncedFiles unsynced;
+  const ScopedFileCalls scope(unsynced);
+  const std::string id = Submit(kSequencesSpec);
+  ASSERT_EQ(Run(id, "cpu:1").state, kSucceeded);
+  EXPECT_FALSE(TensorBoardBytes(id).empty());
+  EXPECT_THAT(unsynced.names(), IsEmpty());
 }
 
 TEST_F(JobPoliciesTest, WhatACrashLeftAsideIsSwept) {

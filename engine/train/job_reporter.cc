@@ -112,8 +112,10 @@ absl::StatusOr<int64_t> JobReporter::RollBack() {
   return next_event_;
 }
 
-void JobReporter::SyncFiles() {
-  const absl::Status status = files_.Sync();
+void JobReporter::SyncFiles() { NoteFiles(files_.Sync()); }
+void JobReporter::FinishFiles() { NoteFiles(files_.Finish()); }
+
+void JobReporter::NoteFiles(const absl::Status& status) {
   if (status.ok() || files_failed_) return;
   files_failed_ = true;
   // No one to tell where the store fails too.

@@ -29,7 +29,7 @@ class JobReporter {
               JobControl& control, absl::Duration retry_delay);
 
   // What was reported before, in events from `first_event` on, is not reported
-  // again. Before all others.
+  // again. Before all others but Keep and Warn.
   absl::Status Open(int64_t first_event);
 
   absl::Status Report(const JobMetrics& metrics,
@@ -41,15 +41,20 @@ class JobReporter {
   absl::StatusOr<Job> SetState(JobState state, absl::string_view cause,
                                const std::function<void(Job&)>& change);
 
+  // Makes the change again and again, until it succeeds or would fail always.
+  absl::Status Keep(const std::function<absl::Status()>& change);
+
   // From now on everything is reported again. The number of the next event.
   absl::StatusOr<int64_t> RollBack();
 
   // Brings the metrics files up to date; a warning, once, where they cannot be
   // written.
   void SyncFiles();
+  // The same, and on disk. Nothing is reported after it.
+  void FinishFiles();
 
  private:
-  absl::Status Keep(const std::function<absl::Status()>& change);
+  void NoteFiles(const absl::Status& status);
   absl::Status Scan();
 
   JobStore& store_;

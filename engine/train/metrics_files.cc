@@ -40,6 +40,13 @@ absl::Status MetricsFiles::Sync() {
   return status;
 }
 
+absl::Status MetricsFiles::Finish() {
+  RETURN_IF_ERROR(Sync());
+  format_.reset();  // the files are closed
+  RETURN_IF_ERROR(csv_.Finish(csv_path_));
+  return tensorboard_.Finish(tensorboard_path_);
+}
+
 // Of the events from next_event_ on.
 absl::StatusOr<MetricsText> MetricsFiles::NewText() {
   MetricsText text;

@@ -29,6 +29,8 @@ class MetricsFiles {
   // all; else what is new is appended. (So what a crash left half appended is
   // gone with the next run.)
   absl::Status Sync();
+  // The same, and makes them last.
+  absl::Status Finish();
 
  private:
   absl::Status Rewrite();
