@@ -63,6 +63,18 @@ absl::StatusOr<TrainerStart> StartFromVersion(
   return start;
 }
 
+// Of what each checkpoint of the trainer repeats; fields that nobody knows
+// count too. A vocabulary may need more: the limit of messages is its own.
+constexpr size_t kMaxConfigBytes = size_t{1} << 18;
+
+absl::Status CheckBytes(absl::string_view field,
+                        const google::protobuf::Message& config) {
+  const size_t bytes = config.ByteSizeLong();
+  if (bytes <= kMaxConfigBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, ": has ", bytes, " bytes, the limit is ", kMaxConfigBytes));
+}
+
 absl::Status CheckRequest(const v1::CreateTrainerRequest& request) {
   if (request.has_spec() &&
       (!request.model().empty() || request.has_model_config() ||
@@ -82,6 +94,8 @@ absl::Status CheckRequest(const v1::CreateTrainerRequest& request) {
         absl::StrCat("save_every_calls: is ", request.save_every_calls(),
                      ", must be 1 or more, or 0 for from time to time"));
   }
+  RETURN_IF_ERROR(CheckBytes("config", request.config()));
+  RETURN_IF_ERROR(CheckBytes("model_config", request.model_config()));
   // Where PublishTrainer will put versions must be a name then already.
   if (request.has_model_config() || !request.model().empty()) {
     return ParseName(request.model(), "models", "model").status();

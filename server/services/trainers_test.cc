@@ -210,6 +210,23 @@ TEST_F(TrainersTest, WhatCannotBeTrained) {
               "trainer_id");
 }
 
+// Checkpoints repeat it, fields that nobody knows included.
+TEST_F(TrainersTest, AConfigThatIsTooLargeIsRefused) {
+  const auto enlarge = [](google::protobuf::Message* config) {
+    config->GetReflection()->MutableUnknownFields(config)->AddLengthDelimited(
+        1000, std::string(1 << 18, 'x'));
+  };
+  v1::Trainer trainer;
+  v1::CreateTrainerRequest request = FromConfig();
+  enlarge(request.mutable_config());
+  ExpectError(Create(request, &trainer), StatusCode::INVALID_ARGUMENT,
+              "config: has 262");
+  request = FromConfig();
+  enlarge(request.mutable_model_config());
+  ExpectError(Create(request, &trainer), StatusCode::INVALID_ARGUMENT,
+              "model_config: has 262");
+}
+
 TEST_F(TrainersTest, ModelsBeyondTheLimitAreRefusedHoweverTheyAreDescribed) {
   config.set_max_parameters(100);
   Start();
