@@ -29,13 +29,8 @@ absl::Status Datasets(Session& session) {
 absl::Status DeleteDataset(Session& session, const std::string& id) {
   const std::string name = ResourceName("datasets", id);
   const absl::Status deleted = session.client().DeleteDataset(name);
-  if (!deleted.ok()) return deleted;
-  if (session.json) {
-    PrintJson({{"deleted", name}});
-  } else {
-    absl::PrintF("deleted %s\n", name);
-  }
-  return absl::OkStatus();
+  if (deleted.ok()) PrintDeleted(session, name);
+  return deleted;
 }
 
 }  // namespace

@@ -115,7 +115,9 @@ void AddGenerateCommand(CLI::App& app, Session& session) {
       app, session, "generate", "Writes text with a language model.",
       "recurve generate lm --prompt \"In the\" --length 200 --temperature 0.7",
       [&session, options] { return Generate(session, *options); });
-  command->add_option("name", options->name, "model, model/versions/N or trainers/ID")
+  command
+      ->add_option("name", options->name,
+                   "model, model/versions/N or trainers/ID")
       ->required();
   command->add_option("--prompt", options->prompt, "the text to go on from")
       ->required();

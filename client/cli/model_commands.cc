@@ -170,13 +170,8 @@ absl::Status Export(Session& session, const ModelOptions& options) {
 absl::Status Delete(Session& session, const ModelOptions& options) {
   const std::string name = ResourceName("models", options.name);
   const absl::Status deleted = session.client().DeleteModel(name);
-  if (!deleted.ok()) return deleted;
-  if (session.json) {
-    PrintJson({{"deleted", name}});
-  } else {
-    absl::PrintF("deleted %s\n", name);
-  }
-  return absl::OkStatus();
+  if (deleted.ok()) PrintDeleted(session, name);
+  return deleted;
 }
 
 void AddConfigOptions(CLI::App& command, const Options& options) {

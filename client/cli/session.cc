@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -79,6 +80,11 @@ nlohmann::json ToJson(const Message& message) {
   nlohmann::json object = nlohmann::json::parse(text);
   MakeNumbers(*message.GetDescriptor(), object);
   return object;
+}
+
+void PrintDeleted(const Session& session, const std::string& name) {
+  if (session.json) return PrintJson({{"deleted", name}});
+  absl::PrintF("deleted %s\n", name);
 }
 
 void PrintJson(const nlohmann::json& object) {

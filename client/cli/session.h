@@ -42,6 +42,8 @@ std::string ResourceName(absl::string_view collection, absl::string_view name);
 // field names of the .proto files, defaults included; 64-bit numbers as
 // numbers.
 void PrintJson(const nlohmann::json& object);
+// That a deletion is done.
+void PrintDeleted(const Session& session, const std::string& name);
 nlohmann::json ToJson(const google::protobuf::Message& message);
 
 // A subcommand `name` of `app` that runs `action`; `example` ends its help

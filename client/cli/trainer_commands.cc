@@ -112,13 +112,8 @@ absl::Status Publish(Session& session, const TrainerOptions& options) {
 absl::Status Delete(Session& session, const TrainerOptions& options) {
   const absl::Status deleted =
       session.client().DeleteTrainer(options.trainer());
-  if (!deleted.ok()) return deleted;
-  if (session.json) {
-    PrintJson({{"deleted", options.trainer()}});
-  } else {
-    absl::PrintF("deleted %s\n", options.trainer());
-  }
-  return absl::OkStatus();
+  if (deleted.ok()) PrintDeleted(session, options.trainer());
+  return deleted;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// train, jobs, watch, pause, resume, cancel.
+// train, jobs, watch, pause, resume, cancel, delete-job.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -148,6 +148,24 @@ void AddChangeCommand(
       ->required();
 }
 
+absl::Status DeleteJob(Session& session, const std::string& name) {
+  const absl::Status deleted = session.client().DeleteJob(name);
+  if (deleted.ok()) PrintDeleted(session, name);
+  return deleted;
+}
+
+void AddDeleteCommand(CLI::App& app, Session& session) {
+  const auto name = std::make_shared<std::string>();
+  AddCommand(app, session, "delete-job",
+             "Removes an ended job with its checkpoints and metrics.",
+             "recurve delete-job my-job",
+             [&session, name] {
+               return DeleteJob(session, ResourceName("jobs", *name));
+             })
+      ->add_option("job", *name, "the job")
+      ->required();
+}
+
 void AddTrainCommand(CLI::App& app, Session& session) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* train =
@@ -194,6 +212,7 @@ void AddTrainingCommands(CLI::App& app, Session& session) {
   AddChangeCommand(app, session, "cancel",
                    "Stops a job for good at its next micro-batch.",
                    &Client::CancelJob);
+  AddDeleteCommand(app, session);
 }
 
 }  // namespace recurve::cli

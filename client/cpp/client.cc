@@ -194,6 +194,10 @@ class GrpcClient final : public Client {
     return Call<v1::Job>(*jobs_, &JobsStub::ResumeJob,
                          Named<v1::ResumeJobRequest>(name));
   }
+  absl::Status DeleteJob(const std::string& name) override {
+    return CallEmpty(*jobs_, &JobsStub::DeleteJob,
+                     Named<v1::DeleteJobRequest>(name));
+  }
   absl::Status WatchJob(
       const std::string& name, int64_t first_event,
       const std::function<absl::Status(const v1::JobEvent&)>& sink) override {

@@ -108,6 +108,7 @@ class Client {
   virtual absl::StatusOr<v1::Job> CancelJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Job> PauseJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Job> ResumeJob(const std::string& name) = 0;
+  virtual absl::Status DeleteJob(const std::string& name) = 0;
   // Calls `sink` with each event from number `first_event` on, until the job
   // has ended; an error from `sink` ends the call with it. Unavailable when the
   // server stops: the events go on from the next number once it is back.

@@ -72,6 +72,8 @@ class JobDispatcher::Impl {
   absl::StatusOr<std::vector<absl::Status>> Start();
   absl::StatusOr<Job> Submit(const JobRequest& request);
   absl::StatusOr<Job> Change(absl::string_view id, JobChange change);
+  absl::Status Delete(absl::string_view id,
+                      const std::function<void()>& remove_files);
   void Explain(absl::Span<Job> jobs) const;
   void Shutdown();
 
@@ -129,6 +131,10 @@ class JobDispatcher::Impl {
     return counts_[static_cast<size_t>(where)];
   }
   absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Runs(absl::string_view id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto at = entries_.find(id);
+    return at != entries_.end() && at->second.where == Where::kRuns;
+  }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return shut_down_ || CountOf(Where::kWaits) > 0;
   }
@@ -358,6 +364,26 @@ void JobDispatcher::Impl::Follow(const Job& job) {
   if (job.state == JobState::kCancelling) control.Stop(StopRequest::kCancel);
 }
 
+absl::Status JobDispatcher::Impl::Delete(
+    absl::string_view id, const std::function<void()>& remove_files) {
+  absl::MutexLock lock(&mutex_);
+  const auto job = jobs_.Get(id);
+  if (job.ok() && HasEnded(job->state)) {
+    const auto over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !Runs(id);
+    };
+    mutex_.Await(absl::Condition(&over));
+  }
+  if (Runs(id)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("jobs/", id, " runs and cannot be deleted: cancel it"));
+  }
+  RETURN_IF_ERROR(jobs_.Delete(id));
+  if (entries_.contains(id)) Forget(std::string(id));
+  remove_files();
+  return absl::OkStatus();
+}
+
 // --- The queue ---
 
 std::vector<std::string> JobDispatcher::Impl::WaitingInOrder() const {
@@ -441,6 +467,10 @@ absl::StatusOr<Job> JobDispatcher::Submit(const JobRequest& request) {
 absl::StatusOr<Job> JobDispatcher::Change(absl::string_view id,
                                           JobChange change) {
   return impl_->Change(id, change);
+}
+absl::Status JobDispatcher::Delete(absl::string_view id,
+                                   const std::function<void()>& remove_files) {
+  return impl_->Delete(id, remove_files);
 }
 void JobDispatcher::Explain(absl::Span<Job> jobs) const {
   impl_->Explain(jobs);

@@ -60,6 +60,11 @@ class JobDispatcher {
   // ResourceExhausted for a resume into a full queue.
   absl::StatusOr<Job> Change(absl::string_view id, JobChange change);
 
+  // As JobStore::Delete, once the run that has ended the job is over. Then
+  // calls `remove_files`, before there can be another job of that id.
+  absl::Status Delete(absl::string_view id,
+                      const std::function<void()>& remove_files);
+
   // Adds to the causes of those that are QUEUED what they wait for.
   void Explain(absl::Span<Job> jobs) const;
 

@@ -259,6 +259,24 @@ TEST_F(JobDispatcherTest, ARunThatLeavesNoWordIsBegunAgain) {
   EXPECT_EQ(Get("j").runs, 2);
 }
 
+TEST_F(JobDispatcherTest, DeletesAJobOnceItsRunIsOver) {
+  SubmitAndRun("a");
+  bool removed = false;
+  const auto remove = [&removed] { removed = true; };
+  EXPECT_TRUE(absl::IsFailedPrecondition(dispatcher_->Delete("a", remove)));
+  EXPECT_FALSE(removed);
+  runs_.Set("a", kSucceeded);
+  std::thread deletion([&] {
+    const absl::Status deleted = dispatcher_->Delete("a", remove);
+    EXPECT_TRUE(deleted.ok()) << deleted;
+  });
+  runs_.End("a", [&] { EXPECT_TRUE(jobs_->Get("a").ok()); });
+  deletion.join();
+  EXPECT_TRUE(removed);
+  SubmitAndRun("a");
+  runs_.Succeed("a");
+}
+
 TEST_F(JobDispatcherTest, AFullQueueTakesNeitherNewNorResumedJobs) {
   options_.max_queued = 1;
   Start();

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/directory.h"
 #include "engine/base/resource_id.h"
 #include "engine/train/job_control.h"
 #include "engine/train/job_fit.h"
@@ -66,6 +67,7 @@ JobRunner::JobRunner(const Options& options, DevicePool& devices,
 JobRunner::~JobRunner() { Shutdown(); }
 
 absl::StatusOr<std::vector<absl::Status>> JobRunner::Start() {
+  SweepFolders();
   return dispatcher_.Start();
 }
 
@@ -86,9 +88,8 @@ absl::StatusOr<Job> JobRunner::Submit(const JobRequest& request) {
 
 absl::Status JobRunner::CheckFolder(const std::string& id) const {
   if (!CheckResourceId(id, "job_id").ok()) return absl::OkStatus();  // refused
-  const std::string folder = absl::StrCat(environment_.directory, "/", id);
   std::error_code error;
-  if (!std::filesystem::exists(folder, error)) return absl::OkStatus();
+  if (!std::filesystem::exists(FolderOf(id), error)) return absl::OkStatus();
   const absl::Status known = environment_.jobs.Get(id).status();
   if (!absl::IsNotFound(known)) return known;
   return absl::AlreadyExistsError(absl::StrCat(
@@ -99,6 +100,35 @@ absl::Status JobRunner::CheckFolder(const std::string& id) const {
 absl::StatusOr<Job> JobRunner::Change(absl::string_view job_id,
                                       JobChange change) {
   return dispatcher_.Change(job_id, change);
+}
+
+// --- Deletion ---
+
+absl::Status JobRunner::Delete(absl::string_view job_id) {
+  std::string aside;
+  RETURN_IF_ERROR(
+      dispatcher_.Delete(job_id, [&] { aside = TakeFolderAway(job_id); }));
+  if (!aside.empty()) (void)RemoveTree(aside);  // else SweepFolders does
+  return absl::OkStatus();
+}
+
+void JobRunner::SweepFolders() {
+  const auto deleted = environment_.jobs.Deleted();
+  if (deleted.ok()) {
+    for (const std::string& id : *deleted) TakeFolderAway(id);
+  }
+  SweepAside(environment_.directory);
+}
+
+std::string JobRunner::TakeFolderAway(absl::string_view id) {
+  auto aside = MoveAside(FolderOf(id));
+  if (!aside.ok()) return "";
+  environment_.jobs.ForgetDeleted(id).IgnoreError();
+  return *std::move(aside);
+}
+
+std::string JobRunner::FolderOf(absl::string_view id) const {
+  return absl::StrCat(environment_.directory, "/", id);
 }
 
 void JobRunner::Explain(absl::Span<Job> jobs) const {

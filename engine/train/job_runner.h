@@ -62,6 +62,11 @@ class JobRunner {
   // JobDispatcher::Change.
   absl::StatusOr<Job> Change(absl::string_view job_id, JobChange change);
 
+  // Removes a job that has ended, its events and its folder. As
+  // JobStore::Delete; files that cannot be removed are tried again by the next
+  // Start.
+  absl::Status Delete(absl::string_view job_id);
+
   // Adds to the causes of those that are QUEUED what they wait for.
   void Explain(absl::Span<Job> jobs) const;
 
@@ -70,6 +75,11 @@ class JobRunner {
   void Shutdown();
 
  private:
+  std::string FolderOf(absl::string_view id) const;
+  // Takes the folder of a deleted job away: where it now lies aside; empty if
+  // that failed.
+  std::string TakeFolderAway(absl::string_view id);
+  void SweepFolders();
   // A job of this id would go on from what an earlier one left there, whose
   // record is lost.
   absl::Status CheckFolder(const std::string& id) const;

@@ -493,6 +493,31 @@ TEST_F(JobRunnerTest, AShutdownLeavesJobsToTheNextRunner) {
   }
 }
 
+TEST_F(JobRunnerTest, ADeletedJobLeavesItsIdToANewOne) {
+  const JobRequest request = Request(Spec(""), "a");
+  const std::string folder = options_.directory + "/a";
+  ASSERT_TRUE(runner_->Submit(request).ok());
+  ASSERT_EQ(WaitForEnd("a").state, kSucceeded);
+  ASSERT_TRUE(std::filesystem::exists(folder));
+  ASSERT_TRUE(runner_->Delete("a").ok());
+  EXPECT_TRUE(std::filesystem::is_empty(options_.directory));
+  EXPECT_TRUE(jobs_->Deleted()->empty());
+  ASSERT_TRUE(runner_->Submit(request).ok());
+  ASSERT_EQ(WaitForEnd("a").state, kSucceeded);
+  EXPECT_EQ(models_.sources().size(), 2u);
+}
+
+// As after a crash between the two.
+TEST_F(JobRunnerTest, AStartRemovesTheFolderOfAJobWhoseRecordIsDeleted) {
+  ASSERT_TRUE(runner_->Submit(Request(Spec(""), "a")).ok());
+  ASSERT_EQ(WaitForEnd("a").state, kSucceeded);
+  runner_.reset();
+  ASSERT_TRUE(jobs_->Delete("a").ok());
+  Start();
+  EXPECT_TRUE(std::filesystem::is_empty(options_.directory));
+  EXPECT_TRUE(jobs_->Deleted()->empty());
+}
+
 // Neither its checkpoints nor its version are this job's.
 TEST_F(JobRunnerTest, AnEarlierJobWhoseRecordIsLostIsNotGoneOnWith) {
   const JobRequest request = Request(Spec(""), "a");

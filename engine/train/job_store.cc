@@ -15,11 +15,11 @@
 namespace recurve {
 namespace {
 
-// PRAGMA user_version of what kTables makes.
-constexpr int64_t kSchema = 1;
+// PRAGMA user_version of what kTables and kDeletedTable make.
+constexpr int64_t kSchema = 2;
 constexpr char kTables[] = R"sql(
   CREATE TABLE jobs (
-    sequence INTEGER PRIMARY KEY,  -- of submission: 0, 1, 2, ...
+    sequence INTEGER PRIMARY KEY,  -- of submission: rises
     id TEXT NOT NULL UNIQUE,
     request_id TEXT UNIQUE,
     ended INTEGER NOT NULL,
@@ -34,7 +34,13 @@ constexpr char kTables[] = R"sql(
     record BLOB NOT NULL,          -- records.Event
     PRIMARY KEY (job, number)
   ) WITHOUT ROWID;
-  PRAGMA user_version = 1;
+)sql";
+// What version 1 did not have.
+constexpr char kDeletedTable[] = R"sql(
+  CREATE TABLE deleted (
+    id TEXT PRIMARY KEY            -- of a job whose files may still be there
+  ) WITHOUT ROWID;
+  PRAGMA user_version = 2;
 )sql";
 
 absl::Status NotFound(absl::string_view id) {
@@ -44,8 +50,9 @@ absl::Status NotFound(absl::string_view id) {
 absl::Status Damaged(absl::string_view id, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(
       "jobs/", id, ": ", what,
-      " is damaged in jobs.db; put a copy of that back, or do without the job "
-      "and submit it again"));
+      " is damaged in jobs.db; put a copy of that back, or delete the job "
+      "(recurve delete-job ",
+      id, ") and submit it again"));
 }
 
 absl::StatusOr<Job> JobOf(absl::string_view id, const std::string& record) {
@@ -84,6 +91,13 @@ absl::Status CheckNotEnded(const Job& job) {
   return absl::FailedPreconditionError(
       absl::StrCat("jobs/", job.id, " is ", JobStateName(job.state),
                    " and gets no more events"));
+}
+
+absl::Status CheckEnded(const Job& job) {
+  if (HasEnded(job.state)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "jobs/", job.id, " is ", JobStateName(job.state),
+      " and cannot be deleted: cancel it first (recurve cancel ", job.id, ")"));
 }
 
 void Enter(JobState state, absl::string_view cause, absl::Time now, Job* job) {
@@ -125,21 +139,27 @@ JobStore::~JobStore() = default;
 absl::Status JobStore::CreateTables() {
   ASSIGN_OR_RETURN(SqliteTransaction transaction,
                    SqliteTransaction::Begin(db_));
-  ASSIGN_OR_RETURN(const int64_t schema, UserVersion());
+  ASSIGN_OR_RETURN(const int64_t schema, Number("PRAGMA user_version"));
   if (schema == kSchema) return absl::OkStatus();
-  if (schema != 0) {
+  if (schema > kSchema) {
     return absl::FailedPreconditionError(
         absl::StrCat("the job records are of version ", schema,
                      ", this program knows ", kSchema, ": use a newer one"));
   }
-  RETURN_IF_ERROR(db_.Execute(kTables));
+  if (schema == 0) RETURN_IF_ERROR(db_.Execute(kTables));
+  RETURN_IF_ERROR(db_.Execute(kDeletedTable));
   return transaction.Commit();
 }
 
-absl::StatusOr<int64_t> JobStore::UserVersion() {
-  ASSIGN_OR_RETURN(SqliteStatement version, db_.Prepare("PRAGMA user_version"));
-  RETURN_IF_ERROR(version.Step().status());
-  return version.Int64(0);
+absl::StatusOr<int64_t> JobStore::Number(absl::string_view query) const {
+  ASSIGN_OR_RETURN(SqliteStatement select, db_.Prepare(query));
+  RETURN_IF_ERROR(select.Step().status());
+  return select.Int64(0);
+}
+
+absl::Status JobStore::Execute(absl::string_view sql, absl::string_view id) {
+  ASSIGN_OR_RETURN(SqliteStatement statement, db_.Prepare(sql));
+  return statement.BindText(1, id).Finish();
 }
 
 absl::StatusOr<JobStore::Row> JobStore::Find(const char* column,
@@ -161,15 +181,6 @@ absl::StatusOr<JobStore::Row> JobStore::Find(const char* column,
 
 absl::StatusOr<JobStore::Row> JobStore::FindId(absl::string_view id) const {
   return Find("id", id);
-}
-
-absl::StatusOr<int64_t> JobStore::CountJobs() const {
-  // They are numbered from 0 on and none ever goes.
-  ASSIGN_OR_RETURN(
-      SqliteStatement select,
-      db_.Prepare("SELECT ifnull(max(sequence) + 1, 0) FROM jobs"));
-  RETURN_IF_ERROR(select.Step().status());
-  return select.Int64(0);
 }
 
 absl::Status JobStore::Save(const Row& row) {
@@ -234,10 +245,12 @@ absl::StatusOr<Job> JobStore::Create(const JobRequest& request, bool* created) {
 }
 
 absl::Status JobStore::CheckNew(const JobRequest& request) const {
-  ASSIGN_OR_RETURN(const int64_t count, CountJobs());
+  ASSIGN_OR_RETURN(const int64_t count, Number("SELECT count(*) FROM jobs"));
   if (count >= limits_.max_jobs) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(count, " jobs are kept, the most there can be"));
+        absl::StrCat(count,
+                     " jobs are kept, the most there can be: delete some that "
+                     "have ended (recurve delete-job)"));
   }
   const absl::Status found = FindId(request.id).status();
   if (absl::IsNotFound(found)) return absl::OkStatus();
@@ -266,7 +279,9 @@ absl::StatusOr<Job> JobStore::Insert(const JobRequest& request) {
   row.job.owner = request.owner;
   row.job.priority = request.priority;
   row.job.create_time = absl::Now();
-  ASSIGN_OR_RETURN(row.sequence, CountJobs());
+  ASSIGN_OR_RETURN(row.sequence,
+                   Number("SELECT ifnull(max(sequence) + 1, 0) FROM jobs"));
+  RETURN_IF_ERROR(Execute("DELETE FROM deleted WHERE id = ?1", row.job.id));
   ASSIGN_OR_RETURN(
       SqliteStatement insert,
       db_.Prepare("INSERT INTO jobs VALUES (?1, ?2, ?3, 0, 0, 0, x'')"));
@@ -438,6 +453,45 @@ absl::Status JobStore::ReportCheckpoint(absl::string_view id,
 
 absl::Status JobStore::Warn(absl::string_view id, absl::string_view text) {
   return AppendEvent(id, JobWarning{std::string(text)}, [](Job&) {});
+}
+
+// --- Deletion ---
+
+absl::Status JobStore::Delete(absl::string_view id) {
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(SqliteTransaction transaction,
+                     SqliteTransaction::Begin(db_));
+    const auto row = FindId(id);
+    if (row.ok()) RETURN_IF_ERROR(CheckEnded(row->job));
+    if (!row.ok() && !absl::IsDataLoss(row.status())) return row.status();
+    RETURN_IF_ERROR(
+        Execute("DELETE FROM events WHERE job = "
+                "(SELECT sequence FROM jobs WHERE id = ?1)",
+                id));
+    RETURN_IF_ERROR(Execute("DELETE FROM jobs WHERE id = ?1", id));
+    RETURN_IF_ERROR(Execute("INSERT OR IGNORE INTO deleted VALUES (?1)", id));
+    RETURN_IF_ERROR(transaction.Commit());
+  }
+  listeners_.Notify(id);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> JobStore::Deleted() const {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(SqliteStatement select,
+                   db_.Prepare("SELECT id FROM deleted"));
+  std::vector<std::string> ids;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return ids;
+    ids.push_back(select.Bytes(0));
+  }
+}
+
+absl::Status JobStore::ForgetDeleted(absl::string_view id) {
+  absl::MutexLock lock(&mutex_);
+  return Execute("DELETE FROM deleted WHERE id = ?1", id);
 }
 
 absl::StatusOr<std::unique_ptr<JobSubscription>> JobStore::Subscribe(

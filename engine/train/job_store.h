@@ -63,6 +63,13 @@ class JobStore {
   // whose record is damaged is here as FAILED, with that as the cause.
   absl::StatusOr<JobPage> List(int page_size,
                                absl::string_view page_token) const;
+  // Removes one that has ended, or whose record is damaged, with its events;
+  // its request id is forgotten. FailedPrecondition for others. Whoever keeps
+  // files of it finds its id in Deleted, also after a crash, until
+  // ForgetDeleted or a new job of that id.
+  absl::Status Delete(absl::string_view id);
+  absl::StatusOr<std::vector<std::string>> Deleted() const;
+  absl::Status ForgetDeleted(absl::string_view id);
   // All that have not ended, in the order in which they were submitted.
   absl::StatusOr<std::vector<absl::StatusOr<Job>>> Unfinished() const;
 
@@ -107,7 +114,7 @@ class JobStore {
  private:
   // A job's row.
   struct Row {
-    int64_t sequence = 0;  // the store's n-th job
+    int64_t sequence = 0;  // of submission
     int64_t events = 0;    // how many it has
     bool full = false;     // only states are still kept
     Job job;
@@ -116,14 +123,16 @@ class JobStore {
 
   JobStore(SqliteDatabase database, const JobStoreLimits& limits);
   absl::Status CreateTables() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<int64_t> UserVersion() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The row where `column`, an SQL name, has that value.
   absl::StatusOr<Row> Find(const char* column, absl::string_view value) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Row> FindId(absl::string_view id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::string> UnusedId() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<int64_t> CountJobs() const
+  // The number that an SQL query answers with.
+  absl::StatusOr<int64_t> Number(absl::string_view query) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Execute(absl::string_view sql, absl::string_view id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNew(const JobRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -260,6 +260,8 @@ TEST_F(JobStoreDiskTest, ADamagedRecordIsThatJobsAlone) {
   EXPECT_EQ(page->jobs[1].id, "b");
   EXPECT_EQ(page->jobs[1].state, kFailed);
   EXPECT_EQ(page->jobs[1].cause, damaged.ToString());
+  EXPECT_TRUE(store_->Delete("b").ok());
+  EXPECT_TRUE(absl::IsNotFound(store_->Get("b").status()));
 }
 
 TEST_F(JobStoreDiskTest, ADamagedEventNamesItsJob) {
@@ -281,13 +283,43 @@ TEST_F(JobStoreDiskTest, RecordsOfANewerProgramAreLeftAlone) {
   Open(path);
   store_.reset();
   ASSERT_TRUE(
-      SqliteDatabase::Open(path)->Execute("PRAGMA user_version = 2").ok());
+      SqliteDatabase::Open(path)->Execute("PRAGMA user_version = 3").ok());
   EXPECT_EQ(JobStore::Open(path).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
 // Whichever operation on the disk fails once: a call that reports an error has
 // changed nothing, the same call then succeeds, and the disk has it all.
+TEST_F(JobStoreDiskTest, RecordsOfVersionOneAreTakenOver) {
+  const std::string path = NewPath();
+  Open(path);
+  Create("a");
+  store_.reset();
+  ASSERT_TRUE(SqliteDatabase::Open(path)
+                  ->Execute("DROP TABLE deleted; PRAGMA user_version = 1")
+                  .ok());
+  Open(path);
+  EXPECT_EQ(store_->Get("a")->state, kQueued);
+  ASSERT_TRUE(store_->SetState("a", kCancelled, "").ok());
+  EXPECT_TRUE(store_->Delete("a").ok());
+}
+
+TEST_F(JobStoreDiskTest, ADeletedJobStaysSoAndItsIdIsKeptForItsFiles) {
+  const std::string path = NewPath();
+  Open(path);
+  for (const char* id : {"a", "b"}) {
+    Create(id);
+    ASSERT_TRUE(store_->SetState(id, kCancelled, "").ok());
+    ASSERT_TRUE(store_->Delete(id).ok());
+  }
+  Open(path);
+  EXPECT_TRUE(absl::IsNotFound(store_->Get("a").status()));
+  EXPECT_THAT(*store_->Deleted(), ::testing::ElementsAre("a", "b"));
+  Create("a");
+  ASSERT_TRUE(store_->ForgetDeleted("b").ok());
+  EXPECT_THAT(*store_->Deleted(), ::testing::IsEmpty());
+}
+
 TEST_F(JobStoreDiskTest, WhateverFailsOnceIsOldOrNewAndTheStoreGoesOn) {
   Faults faults;
   FaultSqliteVfs vfs(faults);

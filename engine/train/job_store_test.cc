@@ -105,6 +105,35 @@ TEST_F(JobStoreTest, KeepsNoMoreThanItMay) {
   EXPECT_EQ(store_->Create({Spec(), "", "request"}, &created)->id, "a");
 }
 
+TEST_F(JobStoreTest, ADeletedJobLeavesNothingAndMakesRoom) {
+  JobStoreLimits limits;
+  limits.max_jobs = 2;
+  store_ = *JobStore::Open(":memory:", limits);
+  Create("a");
+  Create("b", "request");
+  const absl::Status refused = store_->Delete("b");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("cancel it first"));
+  EXPECT_THAT(std::string(Error("c", "", Spec()).message()),
+              HasSubstr("delete-job"));
+  ASSERT_TRUE(store_->SetState("b", kCancelled, "").ok());
+  ASSERT_TRUE(store_->Delete("b").ok());
+  EXPECT_TRUE(absl::IsNotFound(store_->Get("b").status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->Delete("b")));
+  EXPECT_EQ(store_->List(0, "")->jobs.size(), 1u);
+  Create("b", "request");
+  EXPECT_EQ(store_->Events("b", 0, 0)->size(), 1u);
+}
+
+TEST_F(JobStoreTest, WaitersLearnThatTheJobIsDeleted) {
+  Create("a");
+  ASSERT_TRUE(store_->SetState("a", kCancelled, "").ok());
+  int calls = 0;
+  const auto subscription = *store_->Subscribe("a", [&calls] { ++calls; });
+  ASSERT_TRUE(store_->Delete("a").ok());
+  EXPECT_EQ(calls, 2);
+}
+
 TEST_F(JobStoreTest, ListsNewestFirstInStablePages) {
   for (const char* id : {"a", "b", "c", "d"}) Create(id);
   const auto first = store_->List(2, "");

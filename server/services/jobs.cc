@@ -20,6 +20,7 @@
 namespace recurve::server {
 namespace {
 
+using google::protobuf::Empty;
 using grpc::CallbackServerContext;
 
 // A job's events as they come, until it has ended.
@@ -141,6 +142,16 @@ class JobsService final : public v1::Jobs::CallbackService {
                                       const v1::ResumeJobRequest* request,
                                       v1::Job* response) override {
     return Change(context, request->name(), JobChange::kResume, response);
+  }
+
+  grpc::ServerUnaryReactor* DeleteJob(CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      Empty*) override {
+    return Reply(context, [this, request]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::string id,
+                       ParseName(request->name(), "jobs", "name"));
+      return engine_.job_runner.Delete(id);
+    });
   }
 
  private:

@@ -315,6 +315,25 @@ TEST_F(JobsTest, PausesAndResumes) {
               StatusCode::NOT_FOUND, "none");
 }
 
+TEST_F(JobsTest, DeletesEndedJobs) {
+  UploadText();
+  v1::Job job;
+  ExpectOk(Train(Request(100000000), &job));
+  v1::DeleteJobRequest remove;
+  remove.set_name(job.name());
+  google::protobuf::Empty empty;
+  ExpectError(Call(*jobs, &Stub::DeleteJob, remove, &empty),
+              StatusCode::FAILED_PRECONDITION, "cancel");
+  ExpectOk(Cancel(job.name(), &job));
+  std::vector<v1::JobEvent> events;
+  ExpectOk(Watch(job.name(), 0, &events));
+  ExpectOk(Call(*jobs, &Stub::DeleteJob, remove, &empty));
+  ExpectError(Watch(job.name(), 0, &events), StatusCode::NOT_FOUND,
+              "not found");
+  ExpectError(Call(*jobs, &Stub::DeleteJob, remove, &empty),
+              StatusCode::NOT_FOUND, "not found");
+}
+
 TEST_F(JobsTest, AWatchFromBeyondTheLastEventWaitsForIt) {
   UploadText();
   v1::Job job;

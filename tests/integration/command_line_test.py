@@ -14,7 +14,7 @@ from tests.integration import recurve
 SUBCOMMANDS = [
     "models", "describe", "create", "import", "export", "delete", "datasets",
     "delete-dataset", "predict", "evaluate", "generate", "train", "jobs", "watch", "pause",
-    "resume", "cancel", "step", "plan", "devices", "health"]
+    "resume", "cancel", "delete-job", "step", "plan", "devices", "health"]
 
 TOKENS_CONFIG = """
 input { token_embedding { vocabulary_size: 5 embedding_size: 4 } }
