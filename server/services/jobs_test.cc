@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/services/service_test_util.h"
 
 namespace recurve::server {
@@ -278,6 +280,10 @@ TEST_F(JobsTest, PausesAndResumes) {
   UploadText();
   v1::Job job;
   ExpectOk(Train(Request(100000000), &job));
+  const std::string first = job.name();
+  while (GetJob(first).state() == v1::Job::QUEUED) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
   v1::TrainRequest second = Request(10);
   second.set_job_id("second");
   second.set_owner("someone");
@@ -292,7 +298,7 @@ TEST_F(JobsTest, PausesAndResumes) {
   ExpectOk(Call(*jobs, &Stub::ListJobs, v1::ListJobsRequest(), &page));
   ASSERT_EQ(page.jobs_size(), 2);
   EXPECT_EQ(page.jobs(0).cause(), job.cause());
-  const std::string first = page.jobs(1).name();
+  EXPECT_EQ(page.jobs(1).name(), first);
 
   v1::PauseJobRequest pause;
   pause.set_name(first);

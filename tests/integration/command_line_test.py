@@ -177,6 +177,7 @@ class CommandLineTest(unittest.TestCase):
             ("train", self.spec, "--job_id", "json"), ("watch", "json"),
             ("train", self.spec_with("max_steps: 2", "max_steps: 1000000000"), "--job_id", "long"),
             ("pause", "long"), ("resume", "long"), ("cancel", "long"),
+            ("delete-job", "json"),
             ("step", "--spec", self.spec, "--steps", "1"), ("plan", self.spec),
             ("delete", "other"), ("delete-dataset", uploaded)]
         self.assertEqual({check[0] for check in checks}, set(SUBCOMMANDS))
