@@ -171,7 +171,9 @@ void AddEvaluate(CLI::App& app, Session& session) {
       app, session, "evaluate", "Mean loss of a model on a data file.",
       "recurve evaluate lm --data heldout.txt --chunk 1000 --carry_state",
       [&session, options] { return Evaluate(session, *options); });
-  command->add_option("name", options->name, "model, model/versions/N or trainers/ID")
+  command
+      ->add_option("name", options->name,
+                   "model, model/versions/N or trainers/ID")
       ->required();
   command
       ->add_option("--data", options->data,
@@ -191,7 +193,9 @@ void AddPredict(CLI::App& app, Session& session) {
       AddCommand(app, session, "predict", "Predicts on one sequence.",
                  "recurve predict lm --text \"In the beginning\" --top_k 3",
                  [&session, options] { return Predict(session, *options); });
-  command->add_option("name", options->name, "model, model/versions/N or trainers/ID")
+  command
+      ->add_option("name", options->name,
+                   "model, model/versions/N or trainers/ID")
       ->required();
   CLI::Option_group* input = command->add_option_group("input");
   input->add_option("--text", options->text, "text, by the model's vocabulary");

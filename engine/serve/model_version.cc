@@ -10,8 +10,7 @@
 namespace recurve {
 
 ModelHandle ModelVersion::InMemory(std::shared_ptr<const Model> model,
-                                   ParameterBuffer parameters,
-                                   std::string name,
+                                   ParameterBuffer parameters, std::string name,
                                    std::vector<std::string> vocabulary) {
   auto version = std::make_shared<ModelVersion>();
   version->name = std::move(name);

@@ -28,8 +28,7 @@ class ModelVersion {
  public:
   // Weights in memory alone, of no registry.
   static ModelHandle InMemory(std::shared_ptr<const Model> model,
-                              ParameterBuffer parameters,
-                              std::string name = "",
+                              ParameterBuffer parameters, std::string name = "",
                               std::vector<std::string> vocabulary = {});
 
   std::string name;  // models/ID/versions/N; in memory whatever it is of

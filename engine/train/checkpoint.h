@@ -34,8 +34,8 @@ absl::StatusOr<int64_t> SaveCheckpointFile(const std::string& path,
 // those that were written.
 absl::StatusOr<Checkpoint> LoadCheckpointFile(const std::string& path);
 
-// The same, at little cost: without buffers and streams in `trainer` and without
-// best_parameters, and without a look at the checksum.
+// The same, at little cost: without buffers and streams in `trainer` and
+// without best_parameters, and without a look at the checksum.
 struct CheckpointDescription {
   Checkpoint checkpoint;
   int64_t size_bytes = 0;
