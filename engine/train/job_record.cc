@@ -3,32 +3,13 @@
 #include <variant>
 
 #include "engine/train/job_record.pb.h"
+#include "engine/train/measurement_record.h"
 #include "kernels/status.h"
 
 namespace recurve {
 namespace {
 
 // --- To records ---
-
-records::Evaluation ToRecord(const JobEvaluation& evaluation) {
-  records::Evaluation record;
-  record.set_step(evaluation.step);
-  record.set_loss(evaluation.loss);
-  record.set_accuracy(evaluation.accuracy);
-  record.set_weight(evaluation.weight);
-  return record;
-}
-
-records::DeviceTime ToRecord(const DeviceTime& device) {
-  records::DeviceTime record;
-  record.set_device(device.device);
-  record.set_micro_batches(device.micro_batches);
-  record.set_rows(device.rows);
-  record.set_compute_ms(device.compute_ms);
-  record.set_exchange_ms(device.exchange_ms);
-  record.set_update_ms(device.update_ms);
-  return record;
-}
 
 records::Job ToRecord(const Job& job) {
   records::Job record;
@@ -99,17 +80,10 @@ struct SetWhat {
 
 // --- From records ---
 
+using recurve::FromRecord;  // those of measurement_record.h, too
+
 absl::Status Damaged() {
   return absl::DataLossError("a record of the job store is damaged");
-}
-
-JobEvaluation FromRecord(const records::Evaluation& record) {
-  return {record.step(), record.loss(), record.accuracy(), record.weight()};
-}
-
-DeviceTime FromRecord(const records::DeviceTime& record) {
-  return {record.device(),     record.micro_batches(), record.rows(),
-          record.compute_ms(), record.exchange_ms(),   record.update_ms()};
 }
 
 absl::StatusOr<Job> FromRecord(const records::Job& record) {

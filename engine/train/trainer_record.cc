@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/train/measurement_record.h"
 #include "engine/train/trainer_record.pb.h"
 
 namespace recurve {
@@ -46,13 +47,7 @@ internal::StepReplyRecord ToProto(const NumberedReply& reply) {
   proto.set_rows(result.rows);
   proto.set_accumulated_calls(result.accumulated_calls);
   for (const DeviceTime& time : result.devices) {
-    auto& device = *proto.add_devices();
-    device.set_device(time.device);
-    device.set_micro_batches(time.micro_batches);
-    device.set_rows(time.rows);
-    device.set_compute_ms(time.compute_ms);
-    device.set_exchange_ms(time.exchange_ms);
-    device.set_update_ms(time.update_ms);
+    *proto.add_devices() = ToRecord(time);
   }
   return proto;
 }
@@ -71,9 +66,7 @@ NumberedReply FromProto(const internal::StepReplyRecord& proto) {
   result.rows = proto.rows();
   result.accumulated_calls = proto.accumulated_calls();
   for (const auto& device : proto.devices()) {
-    result.devices.push_back({device.device(), device.micro_batches(),
-                              device.rows(), device.compute_ms(),
-                              device.exchange_ms(), device.update_ms()});
+    result.devices.push_back(FromRecord(device));
   }
   return reply;
 }

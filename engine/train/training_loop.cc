@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/train/measurement_record.h"
 #include "engine/train/train_spec.h"
 #include "kernels/status.h"
 
@@ -28,21 +29,10 @@ void Add(const DeviceTime& time, JobProgress* progress) {
 
 std::vector<DeviceTime> Totals(const JobProgress& progress) {
   std::vector<DeviceTime> times;
-  for (const ProgressDevice& total : progress.devices()) {
-    times.push_back({total.device(), total.micro_batches(), total.rows(),
-                     total.compute_ms(), total.exchange_ms(),
-                     total.update_ms()});
+  for (const records::DeviceTime& total : progress.devices()) {
+    times.push_back(FromRecord(total));
   }
   return times;
-}
-
-ProgressEvaluation ToProgress(const JobEvaluation& evaluation) {
-  ProgressEvaluation progress;
-  progress.set_step(evaluation.step);
-  progress.set_loss(evaluation.loss);
-  progress.set_accuracy(evaluation.accuracy);
-  progress.set_weight(evaluation.weight);
-  return progress;
 }
 
 }  // namespace
@@ -197,7 +187,7 @@ absl::Status TrainingLoop::TakeEvaluation(const JobEvaluation& evaluation,
   RETURN_IF_ERROR(owner_.ReportEvaluation(evaluation, best));
   progress_.set_evaluated_step(evaluation.step);
   if (best) {
-    *progress_.mutable_best() = ToProgress(evaluation);
+    *progress_.mutable_best() = ToRecord(evaluation);
     best_ = std::move(parameters);
     found_best_ = true;
   }
