@@ -257,9 +257,11 @@ TEST_F(JobsTest, AWatchGoesOnWithTheNextEventOverARestart) {
     watcher.join();
     Start();
     std::vector<v1::JobEvent> rest;
+    absl::Notification goes_on;
     std::thread next([&] {
-      Watch(job.name(), static_cast<int64_t>(seen.size()), &rest, nullptr);
+      Watch(job.name(), static_cast<int64_t>(seen.size()), &rest, &goes_on);
     });
+    goes_on.WaitForNotification();
     for (int i = 0; i < 1000 && GetJob(job.name()).runs() < restart + 2; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
