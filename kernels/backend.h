@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cell_args.h"
@@ -73,6 +74,17 @@ class DeviceBuffer {
   virtual int64_t bytes() const = 0;
 };
 
+// What Backend::Replay keeps between calls. Belongs to the backend's thread and
+// goes before the backend does.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
+// Operations may return before they are done: they happen in the order given,
+// and only Download, SumOfSquares and Synchronize wait for them. Host memory
+// given to Upload may be reused as soon as it returns. A failure of the device
+// may so come back from a later call.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -85,6 +97,15 @@ class Backend {
                                 int64_t bytes) = 0;
   virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status Zero(void* data, int64_t bytes) = 0;
+  // Waits until everything given before is done.
+  virtual absl::Status Synchronize() = 0;
+
+  // Does `operations`, or repeats what they issued in an earlier call with this
+  // `recording` (null at first) without calling them. So they must be the same
+  // operations with the same arguments every time, and must not allocate,
+  // upload, download or wait.
+  virtual absl::Status Replay(std::unique_ptr<Recording>& recording,
+                              absl::FunctionRef<absl::Status()> operations) = 0;
 
   virtual absl::Status SruForward(const SruForwardArgs<float>& args) = 0;
   virtual absl::Status SruBackward(const SruBackwardArgs<float>& args) = 0;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -42,6 +43,15 @@ class ForwardingBackend : public Backend {
   absl::Status Zero(void* data, int64_t bytes) override {
     RETURN_IF_ERROR(Before("Zero"));
     return to_->Zero(data, bytes);
+  }
+  absl::Status Synchronize() override {
+    RETURN_IF_ERROR(Before("Synchronize"));
+    return to_->Synchronize();
+  }
+  absl::Status Replay(std::unique_ptr<Recording>& recording,
+                      absl::FunctionRef<absl::Status()> operations) override {
+    RETURN_IF_ERROR(Before("Replay"));
+    return to_->Replay(recording, operations);
   }
 
   absl::Status SruForward(const SruForwardArgs<float>& args) override {

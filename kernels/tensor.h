@@ -1,5 +1,5 @@
 // Views of device memory. Everything is row-major, the last dimension
-// contiguous; nothing here owns memory.
+// contiguous; nothing here owns memory. All is constexpr: kernels use it too.
 //
 // Shape letters used in all headers of kernels/ and engine/:
 //   T time steps, B sequences in a batch, N rows of a packed batch (the sum of
@@ -21,20 +21,22 @@ struct Matrix {
   int64_t cols = 0;
   int64_t stride = 0;
 
-  Matrix() = default;
-  Matrix(T* data, int64_t rows, int64_t cols)
+  constexpr Matrix() = default;
+  constexpr Matrix(T* data, int64_t rows, int64_t cols)
       : data(data), rows(rows), cols(cols), stride(cols) {}
-  Matrix(T* data, int64_t rows, int64_t cols, int64_t stride)
+  constexpr Matrix(T* data, int64_t rows, int64_t cols, int64_t stride)
       : data(data), rows(rows), cols(cols), stride(stride) {}
   // A matrix may be read where a matrix of constants is asked for.
-  operator Matrix<const T>() const { return {data, rows, cols, stride}; }
+  constexpr operator Matrix<const T>() const {
+    return {data, rows, cols, stride};
+  }
 
-  explicit operator bool() const { return data != nullptr; }
-  T* row(int64_t r) const { return data + r * stride; }
-  Matrix columns(int64_t begin, int64_t count) const {
+  constexpr explicit operator bool() const { return data != nullptr; }
+  constexpr T* row(int64_t r) const { return data + r * stride; }
+  constexpr Matrix columns(int64_t begin, int64_t count) const {
     return {data + begin, rows, count, stride};
   }
-  Matrix row_range(int64_t begin, int64_t count) const {
+  constexpr Matrix row_range(int64_t begin, int64_t count) const {
     return {data + begin * stride, count, cols, stride};
   }
 };

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
@@ -92,6 +93,11 @@ class CpuBackend : public Backend {
   absl::Status Zero(void* data, int64_t bytes) override {
     if (bytes > 0) std::memset(data, 0, bytes);
     return absl::OkStatus();
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status Replay(std::unique_ptr<Recording>&,
+                      absl::FunctionRef<absl::Status()> operations) override {
+    return operations();
   }
 
   absl::Status SruForward(const SruForwardArgs<float>& args) override {
