@@ -54,7 +54,7 @@ absl::Status GradientExchange::ExchangePieces(
       }
       first_piece += subtrees[r].size();
     }
-    RETURN_IF_ERROR(communicator.Exchange(sends, receives));
+    RETURN_IF_ERROR(communicator.Exchange(backend_, sends, receives));
   }
   return absl::OkStatus();
 }
@@ -86,7 +86,7 @@ absl::Status GradientExchange::Gather(Communicator& communicator,
         own, shard_sum, shard().size() * static_cast<int64_t>(sizeof(float))));
   }
   if (offsets_.size() == 2) return absl::OkStatus();  // one device
-  return communicator.AllGather(sum, offsets_);
+  return communicator.AllGather(backend_, sum, offsets_);
 }
 
 }  // namespace recurve

@@ -1,9 +1,9 @@
-// Collectives between threads that share memory. Ranks meet, each copies what
-// it is due straight from its peers' buffers, and they meet again before anyone
-// returns, so that no buffer is reused while a peer still reads it.
+// Collectives between threads whose devices can read each other's memory. Ranks
+// meet, each copies what it is due straight from its peers' buffers, and they
+// meet again before anyone returns, so that no buffer is reused while a peer
+// still reads it.
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,12 +14,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "kernels/backend.h"
 #include "kernels/communicator.h"
+#include "kernels/status.h"
 
 namespace recurve {
 namespace {
 
-enum class Operation { kExchange, kAllGather, kBroadcast, kBarrier };
+enum class Operation { kExchange, kAllGather, kBarrier };
 
 const char* Name(Operation operation) {
   switch (operation) {
@@ -27,8 +29,6 @@ const char* Name(Operation operation) {
       return "Exchange";
     case Operation::kAllGather:
       return "AllGather";
-    case Operation::kBroadcast:
-      return "Broadcast";
     case Operation::kBarrier:
       return "Barrier";
   }
@@ -39,12 +39,11 @@ const char* Name(Operation operation) {
 // until the collective is over for everyone.
 struct Call {
   Operation operation = Operation::kBarrier;
+  Backend* backend = nullptr;                        // but for a Barrier
   absl::Span<const Communicator::Send> sends;        // Exchange
   absl::Span<const Communicator::Receive> receives;  // Exchange
-  float* data = nullptr;                             // AllGather, Broadcast
+  float* data = nullptr;                             // AllGather
   absl::Span<const int64_t> offsets;                 // AllGather
-  int64_t count = 0;                                 // Broadcast
-  int root = 0;                                      // Broadcast
 };
 
 // One entry a rank.
@@ -104,28 +103,6 @@ absl::Status CheckAllGather(const Calls& calls) {
   return absl::OkStatus();
 }
 
-absl::Status CheckBroadcast(const Calls& calls) {
-  const int64_t count = calls[0]->count;
-  const int root = calls[0]->root;
-  if (count < 0 || root < 0 || root >= static_cast<int>(calls.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("Broadcast: ", count,
-                                                   " floats from rank ", root,
-                                                   " of ", calls.size()));
-  }
-  for (size_t r = 0; r < calls.size(); ++r) {
-    if (calls[r]->count != count || calls[r]->root != root) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "Broadcast: rank 0 has ", count, " floats from rank ", root,
-          ", rank ", r, " has ", calls[r]->count, " from ", calls[r]->root));
-    }
-    if (calls[r]->data == nullptr && count > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Broadcast: rank ", r, " has no buffer"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Check(const Calls& calls) {
   const Operation operation = calls[0]->operation;
   for (size_t r = 0; r < calls.size(); ++r) {
@@ -140,8 +117,6 @@ absl::Status Check(const Calls& calls) {
       return CheckExchange(calls);
     case Operation::kAllGather:
       return CheckAllGather(calls);
-    case Operation::kBroadcast:
-      return CheckBroadcast(calls);
     case Operation::kBarrier:
       return absl::OkStatus();
   }
@@ -150,34 +125,42 @@ absl::Status Check(const Calls& calls) {
 
 // --- What one rank copies, from calls that fit together ---
 
-void CopyFloats(float* to, const float* from, int64_t count) {
+absl::Status CopyFloats(Backend& backend, float* to, const float* from,
+                        int64_t count) {
   // A rank may send to itself in place.
-  if (count > 0 && to != from) std::memcpy(to, from, count * sizeof(float));
+  if (count == 0 || to == from) return absl::OkStatus();
+  return backend.Copy(to, from, count * static_cast<int64_t>(sizeof(float)));
 }
 
-void Copy(const Calls& calls, int rank) {
+absl::Status CopyExchange(const Calls& calls, int rank) {
   const Call& own = *calls[rank];
-  const int world_size = static_cast<int>(calls.size());
-  switch (own.operation) {
-    case Operation::kExchange:
-      for (int from = 0; from < world_size; ++from) {
-        const Communicator::Receive& receive = own.receives[from];
-        CopyFloats(receive.data, calls[from]->sends[rank].data, receive.count);
-      }
-      break;
-    case Operation::kAllGather:
-      for (int from = 0; from < world_size; ++from) {
-        const int64_t begin = own.offsets[from];
-        CopyFloats(own.data + begin, calls[from]->data + begin,
-                   own.offsets[from + 1] - begin);
-      }
-      break;
-    case Operation::kBroadcast:
-      CopyFloats(own.data, calls[own.root]->data, own.count);
-      break;
-    case Operation::kBarrier:
-      break;
+  for (size_t from = 0; from < calls.size(); ++from) {
+    const Communicator::Receive& receive = own.receives[from];
+    RETURN_IF_ERROR(CopyFloats(*own.backend, receive.data,
+                               calls[from]->sends[rank].data, receive.count));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CopyAllGather(const Calls& calls, int rank) {
+  const Call& own = *calls[rank];
+  for (size_t from = 0; from < calls.size(); ++from) {
+    const int64_t begin = own.offsets[from];
+    RETURN_IF_ERROR(CopyFloats(*own.backend, own.data + begin,
+                               calls[from]->data + begin,
+                               own.offsets[from + 1] - begin));
+  }
+  return absl::OkStatus();
+}
+
+// Ends when the copies are there.
+absl::Status Copy(const Calls& calls, int rank) {
+  const Call& own = *calls[rank];
+  if (own.operation == Operation::kBarrier) return absl::OkStatus();
+  RETURN_IF_ERROR(own.operation == Operation::kExchange
+                      ? CopyExchange(calls, rank)
+                      : CopyAllGather(calls, rank));
+  return own.backend->Synchronize();
 }
 
 // Where the ranks of one group meet. Thread-safe.
@@ -191,10 +174,12 @@ class Group {
   // Takes part in a collective as `rank`; all ranks get the same status, except
   // that an Abort may reach some ranks within it and others after it.
   absl::Status Run(int rank, const Call& call) {
+    // Peers read this rank's buffers: what writes them must be done.
+    if (call.backend != nullptr) AbortIfFailed(call.backend->Synchronize());
     Calls calls;
     absl::Status status = Meet(rank, call, calls);
     if (calls.empty()) return status;  // aborted before all had come
-    if (status.ok()) Copy(calls, rank);
+    if (status.ok()) AbortIfFailed(Copy(calls, rank));
     absl::Status aborted = Leave();
     return aborted.ok() ? status : aborted;
   }
@@ -206,6 +191,10 @@ class Group {
   }
 
  private:
+  void AbortIfFailed(absl::Status status) {
+    if (!status.ok()) Abort(std::move(status));
+  }
+
   // Waits until every rank has called and says whether the calls fit together.
   // `calls` stays empty if the group was aborted first; otherwise Leave must
   // follow, whatever the status: peers may be reading this rank's buffers.
@@ -274,30 +263,23 @@ class LocalCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return group_->world_size(); }
 
-  absl::Status Exchange(absl::Span<const Send> sends,
+  absl::Status Exchange(Backend& backend, absl::Span<const Send> sends,
                         absl::Span<const Receive> receives) override {
     Call call;
     call.operation = Operation::kExchange;
+    call.backend = &backend;
     call.sends = sends;
     call.receives = receives;
     return group_->Run(rank_, call);
   }
 
-  absl::Status AllGather(float* data,
+  absl::Status AllGather(Backend& backend, float* data,
                          absl::Span<const int64_t> offsets) override {
     Call call;
     call.operation = Operation::kAllGather;
+    call.backend = &backend;
     call.data = data;
     call.offsets = offsets;
-    return group_->Run(rank_, call);
-  }
-
-  absl::Status Broadcast(float* data, int64_t count, int root) override {
-    Call call;
-    call.operation = Operation::kBroadcast;
-    call.data = data;
-    call.count = count;
-    call.root = root;
     return group_->Run(rank_, call);
   }
 

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -8,21 +10,28 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+#include "kernels/backend.h"
 #include "kernels/communicator.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/forwarding_backend.h"
 
 namespace recurve {
 namespace {
 
 using Communicators = std::vector<std::unique_ptr<Communicator>>;
 
-// Runs f(communicator of rank r) on a thread for each rank; the statuses.
+// Runs f(communicator of rank r, its backend) on a thread for each rank; the
+// statuses.
 template <typename F>
 std::vector<absl::Status> OnEveryRank(const Communicators& communicators,
                                       const F& f) {
   std::vector<absl::Status> statuses(communicators.size());
   std::vector<std::thread> threads;
   for (size_t r = 0; r < communicators.size(); ++r) {
-    threads.emplace_back([&, r] { statuses[r] = f(*communicators[r]); });
+    threads.emplace_back([&, r] {
+      const std::unique_ptr<Backend> backend = CreateCpuBackend(1);
+      statuses[r] = f(*communicators[r], *backend);
+    });
   }
   for (std::thread& thread : threads) thread.join();
   return statuses;
@@ -44,7 +53,8 @@ std::vector<float> Payload(int round, int from, int to) {
   return payload;
 }
 
-absl::Status ExchangePayloads(Communicator& communicator, int round) {
+absl::Status ExchangePayloads(Communicator& communicator, Backend& backend,
+                              int round) {
   const int world_size = communicator.world_size();
   const int rank = communicator.rank();
   std::vector<std::vector<float>> out(world_size), in(world_size);
@@ -57,7 +67,7 @@ absl::Status ExchangePayloads(Communicator& communicator, int round) {
     receives.push_back(
         {in[peer].data(), static_cast<int64_t>(in[peer].size())});
   }
-  absl::Status status = communicator.Exchange(sends, receives);
+  absl::Status status = communicator.Exchange(backend, sends, receives);
   if (!status.ok()) return status;
   for (int peer = 0; peer < world_size; ++peer) {
     if (in[peer] != Payload(round, peer, rank)) {
@@ -87,10 +97,10 @@ TEST_P(LocalCommunicatorTest, KnowsItsRankAndWorldSize) {
 
 TEST_P(LocalCommunicatorTest, ExchangeDeliversEveryPayloadOverManyRounds) {
   ExpectCode(OnEveryRank(communicators_,
-                         [](Communicator& communicator) {
+                         [](Communicator& communicator, Backend& backend) {
                            for (int round = 0; round < 200; ++round) {
                              absl::Status status =
-                                 ExchangePayloads(communicator, round);
+                                 ExchangePayloads(communicator, backend, round);
                              if (!status.ok()) return status;
                            }
                            return absl::OkStatus();
@@ -113,77 +123,68 @@ TEST_P(LocalCommunicatorTest, AllGatherGivesEveryRankEveryPart) {
     }
   }
   ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) {
+                         [&](Communicator& communicator, Backend& backend) {
                            return communicator.AllGather(
-                               data[communicator.rank()].data(), offsets);
+                               backend, data[communicator.rank()].data(),
+                               offsets);
                          }),
              absl::StatusCode::kOk);
   for (int r = 0; r < world_size(); ++r) EXPECT_EQ(data[r], expected);
 }
 
-TEST_P(LocalCommunicatorTest, BroadcastCopiesTheRootToAll) {
-  for (int root = 0; root < world_size(); ++root) {
-    std::vector<std::vector<float>> data(world_size());
-    for (int r = 0; r < world_size(); ++r) data[r].assign(77, 1.0f + r);
-    ExpectCode(OnEveryRank(communicators_,
-                           [&](Communicator& communicator) {
-                             return communicator.Broadcast(
-                                 data[communicator.rank()].data(), 77, root);
-                           }),
-               absl::StatusCode::kOk);
-    for (int r = 0; r < world_size(); ++r) {
-      EXPECT_EQ(data[r], std::vector<float>(77, 1.0f + root));
-    }
-  }
-}
-
 TEST_P(LocalCommunicatorTest, BarrierHoldsEveryRankBackUntilAllHaveCome) {
   std::atomic<int> arrivals = 0;
-  ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) -> absl::Status {
-                           for (int round = 1; round <= 300; ++round) {
-                             ++arrivals;
-                             absl::Status status = communicator.Barrier();
-                             if (!status.ok()) return status;
-                             if (arrivals < round * world_size()) {
-                               return absl::InternalError("left too early");
-                             }
-                           }
-                           return absl::OkStatus();
-                         }),
-             absl::StatusCode::kOk);
+  ExpectCode(
+      OnEveryRank(communicators_,
+                  [&](Communicator& communicator, Backend&) -> absl::Status {
+                    for (int round = 1; round <= 300; ++round) {
+                      ++arrivals;
+                      absl::Status status = communicator.Barrier();
+                      if (!status.ok()) return status;
+                      if (arrivals < round * world_size()) {
+                        return absl::InternalError("left too early");
+                      }
+                    }
+                    return absl::OkStatus();
+                  }),
+      absl::StatusCode::kOk);
 }
 
 TEST_P(LocalCommunicatorTest, BuffersMayBeReusedAfterEachCall) {
   // Every rank overwrites its buffer as soon as its call has returned.
-  ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) -> absl::Status {
-                           std::vector<float> data(1000);
-                           for (int round = 0; round < 200; ++round) {
-                             const int root = round % world_size();
-                             data.assign(1000, communicator.rank() + round);
-                             absl::Status status = communicator.Broadcast(
-                                 data.data(), 1000, root);
-                             if (!status.ok()) return status;
-                             if (data != std::vector<float>(1000, root + round))
-                               return absl::DataLossError("overwritten");
-                           }
-                           return absl::OkStatus();
-                         }),
-             absl::StatusCode::kOk);
+  ExpectCode(
+      OnEveryRank(
+          communicators_,
+          [&](Communicator& communicator, Backend& backend) -> absl::Status {
+            std::vector<float> data(1000);
+            for (int round = 0; round < 200; ++round) {
+              // One rank, another each round, has it all.
+              const int root = round % world_size();
+              std::vector<int64_t> offsets(world_size() + 1);
+              std::fill(offsets.begin() + root + 1, offsets.end(), 1000);
+              data.assign(1000, communicator.rank() + round);
+              absl::Status status =
+                  communicator.AllGather(backend, data.data(), offsets);
+              if (!status.ok()) return status;
+              if (data != std::vector<float>(1000, root + round))
+                return absl::DataLossError("overwritten");
+            }
+            return absl::OkStatus();
+          }),
+      absl::StatusCode::kOk);
 }
 
 TEST_P(LocalCommunicatorTest, EmptyPartsNeedNoBuffers) {
   ExpectCode(
       OnEveryRank(
           communicators_,
-          [&](Communicator& communicator) {
+          [&](Communicator& communicator, Backend& backend) {
             const std::vector<Communicator::Send> sends(world_size());
             const std::vector<Communicator::Receive> receives(world_size());
-            absl::Status status = communicator.Exchange(sends, receives);
+            absl::Status status =
+                communicator.Exchange(backend, sends, receives);
             const std::vector<int64_t> offsets(world_size() + 1);
-            status.Update(communicator.AllGather(nullptr, offsets));
-            status.Update(communicator.Broadcast(nullptr, 0, 0));
+            status.Update(communicator.AllGather(backend, nullptr, offsets));
             return status;
           }),
       absl::StatusCode::kOk);
@@ -191,7 +192,7 @@ TEST_P(LocalCommunicatorTest, EmptyPartsNeedNoBuffers) {
 
 TEST_P(LocalCommunicatorTest, MismatchedExchangeFailsEverywhereAndIsOver) {
   ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) {
+                         [&](Communicator& communicator, Backend& backend) {
                            std::vector<float> buffer(16);
                            std::vector<Communicator::Send> sends(world_size());
                            const std::vector<Communicator::Receive> receives(
@@ -199,13 +200,14 @@ TEST_P(LocalCommunicatorTest, MismatchedExchangeFailsEverywhereAndIsOver) {
                            if (communicator.rank() == 0) {
                              sends[world_size() - 1] = {buffer.data(), 16};
                            }
-                           return communicator.Exchange(sends, receives);
+                           return communicator.Exchange(backend, sends,
+                                                        receives);
                          }),
              absl::StatusCode::kInvalidArgument);
   // The group is still in step.
   ExpectCode(OnEveryRank(communicators_,
-                         [](Communicator& communicator) {
-                           return ExchangePayloads(communicator, 1);
+                         [](Communicator& communicator, Backend& backend) {
+                           return ExchangePayloads(communicator, backend, 1);
                          }),
              absl::StatusCode::kOk);
 }
@@ -213,18 +215,19 @@ TEST_P(LocalCommunicatorTest, MismatchedExchangeFailsEverywhereAndIsOver) {
 TEST_P(LocalCommunicatorTest, WrongNumberOfPartsFailsEverywhere) {
   const int last = world_size() - 1;
   ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) {
+                         [&](Communicator& communicator, Backend& backend) {
                            const int parts =
                                world_size() + (communicator.rank() == last);
                            return communicator.Exchange(
-                               std::vector<Communicator::Send>(parts),
+                               backend, std::vector<Communicator::Send>(parts),
                                std::vector<Communicator::Receive>(parts));
                          }),
              absl::StatusCode::kInvalidArgument);
   ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) {
+                         [&](Communicator& communicator, Backend& backend) {
                            return communicator.AllGather(
-                               nullptr, std::vector<int64_t>(world_size()));
+                               backend, nullptr,
+                               std::vector<int64_t>(world_size()));
                          }),
              absl::StatusCode::kInvalidArgument);
 }
@@ -232,30 +235,22 @@ TEST_P(LocalCommunicatorTest, WrongNumberOfPartsFailsEverywhere) {
 TEST_P(LocalCommunicatorTest, OffsetsThatGoDownFailEverywhere) {
   std::vector<float> data(10);
   ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) {
+                         [&](Communicator& communicator, Backend& backend) {
                            std::vector<int64_t> offsets(world_size() + 1, 5);
                            offsets.back() = 4;
-                           return communicator.AllGather(data.data(), offsets);
+                           return communicator.AllGather(backend, data.data(),
+                                                         offsets);
                          }),
              absl::StatusCode::kInvalidArgument);
-}
-
-TEST_P(LocalCommunicatorTest, RootOutOfRangeFailsEverywhere) {
-  for (int root : {-1, world_size()}) {
-    ExpectCode(OnEveryRank(communicators_,
-                           [&](Communicator& communicator) {
-                             return communicator.Broadcast(nullptr, 0, root);
-                           }),
-               absl::StatusCode::kInvalidArgument);
-  }
 }
 
 TEST_P(LocalCommunicatorTest, CallsAfterAbortReturnItsStatus) {
   communicators_[0]->Abort(absl::DataLossError("a device is gone"));
   communicators_[0]->Abort(absl::InternalError("a later one is ignored"));
+  const std::unique_ptr<Backend> backend = CreateCpuBackend(1);
   for (const auto& communicator : communicators_) {
     EXPECT_EQ(communicator->Barrier(), absl::DataLossError("a device is gone"));
-    EXPECT_EQ(communicator->Broadcast(nullptr, 0, 0),
+    EXPECT_EQ(communicator->AllGather(*backend, nullptr, {}),
               absl::DataLossError("a device is gone"));
   }
 }
@@ -271,27 +266,23 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, ManyRanksTest, testing::Values(2, 3, 5));
 
 TEST_P(ManyRanksTest, DifferentOperationsFailEverywhere) {
   ExpectCode(OnEveryRank(communicators_,
-                         [](Communicator& communicator) {
+                         [](Communicator& communicator, Backend& backend) {
                            return communicator.rank() == 0
                                       ? communicator.Barrier()
-                                      : communicator.Broadcast(nullptr, 0, 0);
+                                      : communicator.AllGather(backend, nullptr,
+                                                               {});
                          }),
              absl::StatusCode::kInvalidArgument);
 }
 
-TEST_P(ManyRanksTest, DifferentCountsOrOffsetsFailEverywhere) {
+TEST_P(ManyRanksTest, DifferentOffsetsFailEverywhere) {
   std::vector<float> data(100);
   ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) {
-                           return communicator.Broadcast(
-                               data.data(), communicator.rank() == 1, 0);
-                         }),
-             absl::StatusCode::kInvalidArgument);
-  ExpectCode(OnEveryRank(communicators_,
-                         [&](Communicator& communicator) {
+                         [&](Communicator& communicator, Backend& backend) {
                            std::vector<int64_t> offsets(world_size() + 1);
                            offsets.back() = communicator.rank();
-                           return communicator.AllGather(data.data(), offsets);
+                           return communicator.AllGather(backend, data.data(),
+                                                         offsets);
                          }),
              absl::StatusCode::kInvalidArgument);
 }
@@ -309,6 +300,43 @@ TEST_P(ManyRanksTest, AbortWakesRanksThatWait) {
   ExpectCode(statuses, absl::StatusCode::kUnavailable);
 }
 
+// A CPU backend whose device breaks: it fails the operation named.
+class BrokenBackend : public ForwardingBackend {
+ public:
+  explicit BrokenBackend(const char* operation)
+      : ForwardingBackend(CreateCpuBackend(1)), operation_(operation) {}
+
+ private:
+  absl::Status Before(const char* operation) override {
+    return std::strcmp(operation, operation_) == 0
+               ? absl::InternalError("broken")
+               : absl::OkStatus();
+  }
+  const char* const operation_;
+};
+
+TEST_P(ManyRanksTest, ADeviceThatFailsEndsEveryRank) {
+  for (const char* operation : {"Synchronize", "Copy"}) {
+    const Communicators communicators = CreateLocalCommunicators(world_size());
+    std::vector<int64_t> offsets(world_size() + 1);
+    for (int r = 0; r <= world_size(); ++r) offsets[r] = r;
+    const std::vector<absl::Status> statuses = OnEveryRank(
+        communicators, [&](Communicator& communicator, Backend& backend) {
+          BrokenBackend broken(operation);
+          std::vector<float> data(world_size());
+          absl::Status status = communicator.AllGather(
+              communicator.rank() == 1 ? broken : backend, data.data(),
+              offsets);
+          // Some ranks may have been done before; none goes on.
+          status.Update(communicator.Barrier());
+          return status;
+        });
+    for (const absl::Status& status : statuses) {
+      EXPECT_EQ(status, absl::InternalError("broken")) << operation;
+    }
+  }
+}
+
 TEST_P(ManyRanksTest, AbortInTheMiddleOfTrafficEndsEveryRank) {
   for (int trial = 0; trial < 20; ++trial) {
     const Communicators communicators = CreateLocalCommunicators(world_size());
@@ -318,10 +346,11 @@ TEST_P(ManyRanksTest, AbortInTheMiddleOfTrafficEndsEveryRank) {
       communicators[0]->Abort(absl::CancelledError("stop"));
     });
     ExpectCode(OnEveryRank(communicators,
-                           [&](Communicator& communicator) {
+                           [&](Communicator& communicator, Backend& backend) {
                              absl::Status status;
                              for (int round = 0; status.ok(); ++round) {
-                               status = ExchangePayloads(communicator, round);
+                               status = ExchangePayloads(communicator, backend,
+                                                         round);
                                ++exchanges;
                              }
                              return status;
