@@ -1,7 +1,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 
 #include "server/services/service_test_util.h"
 
@@ -110,10 +109,7 @@ TEST_F(DatasetsTest, AClientThatVanishesInTheMiddleLeavesNothing) {
     EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
   }
   // The server notices soon after.
-  for (int i = 0; i < 500 && !FilesOnDisk().empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_TRUE(FilesOnDisk().empty());
+  WaitUntil("nothing is left", [this] { return FilesOnDisk().empty(); });
   v1::Dataset dataset;
   ExpectError(Get("datasets/text", &dataset), StatusCode::NOT_FOUND, "text");
 }

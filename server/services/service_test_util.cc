@@ -1,9 +1,9 @@
 #include "server/services/service_test_util.h"
 
-#include <chrono>
 #include <filesystem>
-#include <thread>
+#include <system_error>
 
+#include "absl/time/clock.h"
 #include "google/protobuf/text_format.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -148,26 +148,48 @@ grpc::Status ServiceTest::TryUpload(
   return writer->Finish();
 }
 
-void ServiceTest::WaitForRows() {
+int64_t ServiceTest::Rows() {
   v1::ListDevicesResponse list;
-  do {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
-                  v1::ListDevicesRequest(), &list));
-  } while (list.devices(0).rows() + list.devices(1).rows() == 0);
+  ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
+                v1::ListDevicesRequest(), &list));
+  int64_t rows = 0;
+  for (const v1::Device& device : list.devices()) rows += device.rows();
+  return rows;
+}
+
+void ServiceTest::WaitForRows() {
+  WaitUntil("a device has done rows", [this] { return Rows() > 0; });
+}
+
+void ServiceTest::WaitUntil(absl::string_view what,
+                            const std::function<bool()>& is_so) {
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!is_so()) {
+    if (absl::Now() > deadline) {
+      ADD_FAILURE() << "not within " << kPatience << ": " << what;
+      return;
+    }
+    absl::SleepFor(absl::Milliseconds(5));
+  }
 }
 
 std::vector<std::string> ServiceTest::FilesOnDisk() const {
   std::vector<std::string> files;
-  for (const auto& entry :
-       fs::recursive_directory_iterator(config.data_dir())) {
-    const std::string name = entry.path().filename();
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(config.data_dir(), error), end;
+       entry != end && !error; entry.increment(error)) {
+    const std::string name = entry->path().filename();
     const bool always = name == "LOCK" || name.rfind("jobs.db", 0) == 0;
-    if (entry.is_regular_file() && !always) {
-      files.push_back(entry.path().string());
+    if (entry->is_regular_file(error) && !always) {
+      files.push_back(entry->path().string());
     }
   }
-  return files;
+  // A folder went away while it was being listed.
+  return error ? FilesOnDisk() : files;
+}
+
+void SetDeadline(grpc::ClientContext& context) {
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
 }
 
 void ExpectError(const grpc::Status& status, grpc::StatusCode code,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/status.h"
@@ -21,6 +22,9 @@
 #include "server/server.h"
 
 namespace recurve::server {
+
+// For what is sure to come, however slow the machine.
+inline constexpr absl::Duration kPatience = absl::Minutes(4);
 
 // Next-token prediction over 5 tokens.
 v1::ModelConfig TokenConfig();
@@ -52,8 +56,14 @@ class ServiceTest : public testing::Test {
   grpc::Status TryUpload(const v1::UploadDatasetRequest::Header& header,
                          absl::string_view bytes, v1::Dataset* dataset);
 
+  // Done by all devices so far.
+  int64_t Rows();
   // Until a device has done rows of whatever was asked for.
   void WaitForRows();
+
+  // Asks again and again until it is so.
+  static void WaitUntil(absl::string_view what,
+                        const std::function<bool()>& is_so);
 
   // Every regular file under data_dir but the lock and the job records.
   std::vector<std::string> FilesOnDisk() const;
@@ -70,15 +80,17 @@ class ServiceTest : public testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-// Calls `(stub->*method)` with a deadline that no test reaches.
+// Of a call that is sure to end.
+void SetDeadline(grpc::ClientContext& context);
+
+// Calls `(stub->*method)` with such a deadline.
 template <typename Stub, typename Request, typename Response>
 grpc::Status Call(Stub& stub,
                   grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                const Request&, Response*),
                   const Request& request, Response* response) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::seconds(60));
+  SetDeadline(context);
   return (stub.*method)(&context, request, response);
 }
 

@@ -427,8 +427,14 @@ TEST_F(TrainersTest, OfTwoClientsThatSendTheSameBothGetEachReply) {
 }
 
 TEST_F(TrainersTest, AClientThatGoesAwayInTheMiddleOfAStepChangesNothing) {
+  v1::CreateTrainerRequest create = FromConfig();
+  // Large enough for the step to take a minute if it is not stopped.
+  create.mutable_model_config()
+      ->mutable_blocks(0)
+      ->mutable_sru()
+      ->set_hidden_size(512);
   v1::Trainer trainer;
-  ExpectOk(Create(FromConfig(), &trainer));
+  ExpectOk(Create(create, &trainer));
   v1::StepRequest large = TokenStep();
   large.set_number(1);
   large.mutable_batch()->Clear();
