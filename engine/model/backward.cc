@@ -20,7 +20,7 @@ class BackwardPass {
         backend_(context.backend),
         args_(args) {}
 
-  absl::StatusOr<Matrix<float>> Run() {
+  absl::Status Run() {
     // Padding and frozen parameters have no other writer.
     RETURN_IF_ERROR(Zero(
         backend_,
@@ -34,8 +34,7 @@ class BackwardPass {
     for (size_t l = a_.layers.size(); l-- > 0;) {
       ASSIGN_OR_RETURN(drows, Layer(l, drows, l > 0 || want_dinput));
     }
-    if (want_dinput) RETURN_IF_ERROR(Input(drows));
-    return args_.want_dfeatures ? drows : Matrix<float>();
+    return want_dinput ? Input(drows) : absl::OkStatus();
   }
 
  private:
@@ -154,9 +153,13 @@ class BackwardPass {
 
 }  // namespace
 
-absl::StatusOr<Matrix<float>> RunBackward(const PassContext& context,
-                                          const GradientArgs& args) {
+absl::Status RunBackward(const PassContext& context, const GradientArgs& args) {
   return BackwardPass(context, args).Run();
+}
+
+Matrix<float> FeatureGradient(const Activations& activations) {
+  const LayerActivations& first = activations.layers.front();
+  return first.block_input ? first.dblock_input : first.dx;
 }
 
 }  // namespace recurve

@@ -9,6 +9,7 @@
 #include "engine/model/masks.h"
 #include "engine/model/not_finite_scan.h"
 #include "engine/model/passes.h"
+#include "engine/model/replay_cache.h"
 #include "engine/model/transfer.h"
 #include "engine/model/weights.h"
 #include "kernels/status.h"
@@ -23,7 +24,8 @@ class Executor::Impl {
         backend_(backend),
         parameters_(*model_),
         weights_(weights),
-        skip_scales_(model_->layers().size(), 1.0f) {}
+        skip_scales_(model_->layers().size(), 1.0f),
+        replays_(backend) {}
 
   const Model& model() const { return *model_; }
 
@@ -44,10 +46,14 @@ class Executor::Impl {
     kGradient,     // activations, and the output's gradient in its place
   };
 
+  enum class Pass { kForward, kBackward };
+
   PassContext Context() {
     return {*model_, parameters_, weights_, a_, backend_};
   }
   absl::Status Prepare(const ForwardArgs& args);
+  ReplayCache::Key PassKey(Pass pass) const;
+  absl::Status RunGradient(const GradientArgs& gradient);
   absl::Status UploadBatch(const SequenceBatch& batch);
   absl::Status UploadState(absl::Span<const float> state, Matrix<float> to);
   absl::Status FillMasks(const ForwardArgs& args);
@@ -60,6 +66,8 @@ class Executor::Impl {
   std::vector<float> skip_scales_;  // one a layer
 
   std::unique_ptr<DeviceBuffer> arena_;
+  ReplayCache replays_;  // of passes in that arena
+  PassMemory memory_;    // of the last Forward, and what it is laid out as:
   Activations a_;
   Phase phase_ = Phase::kNothing;
 };
@@ -85,7 +93,8 @@ absl::StatusOr<ForwardResult> Executor::Impl::Forward(const ForwardArgs& args) {
     RETURN_IF_ERROR(UploadState(args.state, a_.state_in));
   }
   if (args.mode == Mode::kTraining) RETURN_IF_ERROR(FillMasks(args));
-  RETURN_IF_ERROR(RunForward(Context()));
+  RETURN_IF_ERROR(replays_.Run(PassKey(Pass::kForward),
+                               [&] { return RunForward(Context()); }));
   phase_ = args.mode == Mode::kInference ? Phase::kOutput : Phase::kActivations;
   return ForwardResult{a_.output, a_.hidden(), a_.state_out};
 }
@@ -93,7 +102,8 @@ absl::StatusOr<ForwardResult> Executor::Impl::Forward(const ForwardArgs& args) {
 absl::Status Executor::Impl::ReserveArena(int64_t bytes) {
   if (arena_ != nullptr && arena_->bytes() >= bytes) return absl::OkStatus();
   phase_ = Phase::kNothing;
-  arena_.reset();  // never two arenas at once
+  replays_.Clear();  // of operations in the old arena
+  arena_.reset();    // never two arenas at once
   ASSIGN_OR_RETURN(arena_, backend_.Allocate(bytes));
   return absl::OkStatus();
 }
@@ -101,15 +111,34 @@ absl::Status Executor::Impl::ReserveArena(int64_t bytes) {
 absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
   const int64_t rows = args.batch->num_rows();
   const int64_t sequences = args.batch->num_sequences();
-  const PassMemory pass = {args.mode, rows, sequences, args.input_gradients};
-  RETURN_IF_ERROR(ReserveArena(LayOut(*model_, pass, nullptr).bytes));
-  a_ = LayOut(*model_, pass, arena_->data());
+  memory_ = {args.mode, rows, sequences, args.input_gradients};
+  RETURN_IF_ERROR(ReserveArena(LayOut(*model_, memory_, nullptr).bytes));
+  a_ = LayOut(*model_, memory_, arena_->data());
   for (size_t l = 0; l < a_.layers.size(); ++l) {
     if (auto* sru = std::get_if<SruActivations>(&a_.layers[l].cell)) {
       sru->args.forward.shape.skip_scale = skip_scales_[l];
     }
   }
+  BindWeights(Context());
   return absl::OkStatus();
+}
+
+// What the operations of a pass follow from, besides model, weights and arena.
+ReplayCache::Key Executor::Impl::PassKey(Pass pass) const {
+  return {static_cast<int64_t>(pass), static_cast<int64_t>(memory_.mode),
+          memory_.num_rows, memory_.num_sequences, memory_.input_gradients};
+}
+
+absl::Status Executor::Impl::RunGradient(const GradientArgs& gradient) {
+  ReplayCache::Key key = PassKey(Pass::kBackward);
+  const auto add = [&key](int64_t value) { key.push_back(value); };
+  add(reinterpret_cast<int64_t>(gradient.doutput.data));
+  add(gradient.doutput.stride);
+  add(reinterpret_cast<int64_t>(gradient.gradients));
+  add(gradient.has_dstate);
+  add(gradient.want_dstate_in);
+  add(gradient.want_dfeatures);
+  return replays_.Run(key, [&] { return RunBackward(Context(), gradient); });
 }
 
 absl::Status Executor::Impl::UploadBatch(const SequenceBatch& batch) {
@@ -182,9 +211,8 @@ absl::Status Executor::Impl::Backward(const BackwardArgs& args) {
   gradient.has_dstate = !args.dstate.empty();
   gradient.want_dstate_in = args.dstate_in != nullptr;
   gradient.want_dfeatures = args.dfeatures != nullptr;
-  ASSIGN_OR_RETURN(const Matrix<float> dfeatures,
-                   RunBackward(Context(), gradient));
-  RETURN_IF_ERROR(DownloadTo(args.dfeatures, dfeatures));
+  RETURN_IF_ERROR(RunGradient(gradient));
+  RETURN_IF_ERROR(DownloadTo(args.dfeatures, FeatureGradient(a_)));
   return DownloadTo(args.dstate_in, a_.dstate_in);
 }
 

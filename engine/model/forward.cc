@@ -1,4 +1,5 @@
 #include <variant>
+#include <vector>
 
 #include "engine/model/passes.h"
 #include "kernels/status.h"
@@ -39,28 +40,24 @@ class ForwardPass {
   }
 
   absl::Status Layer(size_t l) {
-    LayerActivations& layer = a_.layers[l];
-    const LayerParameters& parameters = parameters_.layers[l];
+    const LayerActivations& layer = a_.layers[l];
     if (layer.block_input) {
       LinearForwardArgs<float> args;
       args.x = layer.block_input;
-      args.weight = MatrixView(weights_, parameters.input_to_hidden);
+      args.weight = MatrixView(weights_, parameters_.layers[l].input_to_hidden);
       args.y = layer.x;
       RETURN_IF_ERROR(backend_.LinearForward(args));
     }
-    return std::visit([&](auto& cell) { return Cell(parameters, layer, cell); },
+    return std::visit([&](const auto& cell) { return Cell(layer, cell); },
                       layer.cell);
   }
 
-  absl::Status Cell(const LayerParameters& parameters, LayerActivations&,
-                    SruActivations& sru) {
-    sru.args.forward.weights = SruViews(weights_, parameters);
+  absl::Status Cell(const LayerActivations&, const SruActivations& sru) {
     return backend_.SruForward(sru.args.forward);
   }
 
-  absl::Status Cell(const LayerParameters& parameters, LayerActivations& layer,
-                    QrnnActivations& qrnn) {
-    qrnn.args.forward.weights = QrnnViews(weights_, parameters);
+  absl::Status Cell(const LayerActivations& layer,
+                    const QrnnActivations& qrnn) {
     RETURN_IF_ERROR(backend_.QrnnForward(qrnn.args.forward));
     return ApplyMask(layer.y, qrnn.dropout_mask);
   }
@@ -86,11 +83,32 @@ class ForwardPass {
   const Model& model_;
   const ModelParameters& parameters_;
   const float* const weights_;
-  Activations& a_;
+  const Activations& a_;
   Backend& backend_;
 };
 
+void Bind(const float* weights, const LayerParameters& parameters,
+          SruActivations& sru) {
+  sru.args.forward.weights = SruViews(weights, parameters);
+}
+
+void Bind(const float* weights, const LayerParameters& parameters,
+          QrnnActivations& qrnn) {
+  qrnn.args.forward.weights = QrnnViews(weights, parameters);
+}
+
 }  // namespace
+
+void BindWeights(const PassContext& context) {
+  std::vector<LayerActivations>& layers = context.activations.layers;
+  for (size_t l = 0; l < layers.size(); ++l) {
+    std::visit(
+        [&](auto& cell) {
+          Bind(context.weights, context.parameters.layers[l], cell);
+        },
+        layers[l].cell);
+  }
+}
 
 absl::Status RunForward(const PassContext& context) {
   return ForwardPass(context).Run();

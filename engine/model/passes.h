@@ -4,7 +4,6 @@
 #define RECURVE_ENGINE_MODEL_PASSES_H_
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "engine/model/activations.h"
 #include "engine/model/model.h"
 #include "engine/model/weights.h"
@@ -21,7 +20,13 @@ struct PassContext {
   Backend& backend;
 };
 
+// Views of the weights into the arguments of the cells: once for a layout of
+// the activations, before the passes.
+void BindWeights(const PassContext& context);
+
 // From batch, state and masks, which are there already, to output and state.
+// Like RunBackward it only issues operations of the backend, which its
+// arguments determine.
 absl::Status RunForward(const PassContext& context);
 
 struct GradientArgs {
@@ -32,10 +37,12 @@ struct GradientArgs {
   bool want_dfeatures = false;
 };
 
-// After RunForward on activations that are kept. Returns the gradient of the
-// given features [N, I]; absent if it is not wanted.
-absl::StatusOr<Matrix<float>> RunBackward(const PassContext& context,
-                                          const GradientArgs& args);
+// After RunForward on activations that are kept.
+absl::Status RunBackward(const PassContext& context, const GradientArgs& args);
+
+// Where RunBackward leaves the gradient of the given features [N, I], if it is
+// wanted.
+Matrix<float> FeatureGradient(const Activations& activations);
 
 }  // namespace recurve
 
