@@ -1,11 +1,16 @@
-"""Counts the test cases of one `bazel test`: count_results.py EVENTS STATUS
+"""Counts the test cases of runs of `bazel test`:
 
-EVENTS is its --build_event_json_file, STATUS its exit status. Names what failed
-or was skipped, and ends with `N passed, N failed[, N skipped]`. A target that
-does not build is one failure; so is a test program that fails without a failed
-case, as when it crashes. Exits 0 if some case passed and none failed.
+    count_results.py [--skipped=TEXT] EVENTS STATUS [EVENTS STATUS ...]
+
+EVENTS is a run's --build_event_json_file, STATUS its exit status, TEXT a run
+that there was not and why. Names what failed or was skipped, and ends with
+`N passed, N failed[, N skipped]`. A target that does not build is one failure;
+so is a test program that fails without a failed case, as when it crashes. What
+a run leaves out as incompatible is another run's. Exits 0 if some case passed
+and none failed.
 """
 
+import argparse
 import json
 import sys
 import urllib.parse
@@ -47,7 +52,12 @@ def program_outcomes(label, result):
     return cases or [(label, "passed")]
 
 
-def all_outcomes(events, status):
+def does_not_build(event):
+    incompatible = event.get("aborted", {}).get("reason") == "SKIPPED"
+    return not incompatible and not event.get("completed", {}).get("success")
+
+
+def outcomes_of_run(events, status):
     programs, outcomes = {}, []
     for event in events:
         event_id = event["id"]
@@ -55,7 +65,7 @@ def all_outcomes(events, status):
             key = event_id["testResult"]
             # A later attempt replaces an earlier one.
             programs[key["label"], key.get("run"), key.get("shard")] = event["testResult"]
-        elif "targetCompleted" in event_id and not event.get("completed", {}).get("success"):
+        elif "targetCompleted" in event_id and does_not_build(event):
             outcomes.append((event_id["targetCompleted"]["label"] + " does not build", "failed"))
     for (label, _, _), result in sorted(programs.items(), key=lambda item: item[0][0]):
         outcomes += program_outcomes(label, result)
@@ -65,7 +75,13 @@ def all_outcomes(events, status):
 
 
 def main():
-    outcomes = all_outcomes(read_events(sys.argv[1]), int(sys.argv[2]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--skipped", action="append", default=[])
+    parser.add_argument("runs", nargs="+")
+    arguments = parser.parse_args()
+    outcomes = [(text, "skipped") for text in arguments.skipped]
+    for events, status in zip(arguments.runs[::2], arguments.runs[1::2]):
+        outcomes += outcomes_of_run(read_events(events), int(status))
     count = {kind: 0 for kind in ("passed", "failed", "skipped")}
     for name, outcome in outcomes:
         count[outcome] += 1
