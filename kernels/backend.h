@@ -20,51 +20,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cell_args.h"
-#include "kernels/random.h"
+#include "kernels/mask_args.h"
+#include "kernels/optimizer_args.h"
 #include "kernels/tensor.h"
 
 namespace recurve {
-
-// Rows in one block of a weight-gradient product (docs/determinism.md).
-inline constexpr int64_t kRowBlock = 1024;
-// Alignment of device buffers and of views into an arena, in bytes.
-inline constexpr int64_t kAlignment = 64;
-
-// Multiplicative masks of dropout: each element is `scale` with probability
-// keep_probability, else 0. The value of an element depends on (key, sequence
-// index, channel) and, unless variational, on the position in the stream.
-struct MaskArgs {
-  RandomKey key;
-  float keep_probability = 1.0f;
-  float scale = 1.0f;
-  bool variational = true;  // mask is [B, C], else [N, C]
-  SequenceLayout layout;
-  int64_t first_sequence = 0;  // index in the call of layout's sequence 0
-  const int64_t* positions =
-      nullptr;  // [B] stream position of each first row; absent = 0
-  Matrix<float> mask;
-};
-
-enum class OptimizerKind { kSgd, kAdam, kAdamW };
-
-// One update of `count` contiguous parameters. Formulas: torch.optim.SGD (with
-// momentum, no dampening), Adam (L2 weight decay) and AdamW (decoupled).
-struct OptimizerArgs {
-  OptimizerKind kind = OptimizerKind::kSgd;
-  int64_t count = 0;
-  float* parameters = nullptr;
-  const float* gradients = nullptr;
-  float* first_moment = nullptr;   // momentum buffer or m; absent for plain SGD
-  float* second_moment = nullptr;  // v; Adam and AdamW
-  float gradient_scale = 1.0f;  // 1 / total weight, times the clipping factor
-  float learning_rate = 0.0f;
-  float momentum = 0.0f;
-  float beta1 = 0.9f;
-  float beta2 = 0.999f;
-  float epsilon = 1e-8f;
-  float weight_decay = 0.0f;
-  int64_t step = 1;  // 1 at the first update
-};
 
 // Device memory, released on destruction.
 class DeviceBuffer {

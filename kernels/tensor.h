@@ -12,6 +12,12 @@
 
 namespace recurve {
 
+// Alignment of device buffers and of views into an arena, in bytes.
+inline constexpr int64_t kAlignment = 64;
+// Rows in one block of a sum over rows; blocks are added in order
+// (docs/determinism.md).
+inline constexpr int64_t kRowBlock = 1024;
+
 // A rows x cols matrix whose row r starts at data + r * stride. A null data
 // pointer means "absent" wherever an argument is optional.
 template <typename T>
@@ -40,6 +46,9 @@ struct Matrix {
     return {data + begin * stride, count, cols, stride};
   }
 };
+
+// What an operation does to the matrix that it writes.
+enum class Destination { kOverwrite, kAccumulate };
 
 // A packed batch's cut into sequences: sequence b owns rows
 // [cu_seqlens[b], cu_seqlens[b + 1]), time ascending. Zero-length sequences are

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/backend.h"
 #include "kernels/cpu/parallel.h"
 
 namespace recurve::cpu {

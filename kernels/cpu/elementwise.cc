@@ -6,8 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
+#include "kernels/args_check.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/elementwise.cc"
@@ -85,19 +86,10 @@ constexpr int64_t kSquaresBlocksAtOnce = 512;
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-absl::Status NegativeCount(const char* operation, int64_t count) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(operation, ": count is ", count));
-}
-
 }  // namespace
 
 absl::Status Multiply(Matrix<float> x, Matrix<const float> mask) {
-  if (x.rows != mask.rows || x.cols != mask.cols) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Multiply: x [", x.rows, ", ", x.cols, "], mask [",
-                     mask.rows, ", ", mask.cols, "]"));
-  }
+  RETURN_IF_ERROR(CheckMultiply(x, mask));
   const auto multiply = HWY_DYNAMIC_DISPATCH(MultiplyRange);
   ParallelFor(x.rows, x.rows * x.cols,
               [&](int64_t r) { multiply(x.row(r), mask.row(r), x.cols); });
@@ -105,7 +97,7 @@ absl::Status Multiply(Matrix<float> x, Matrix<const float> mask) {
 }
 
 absl::Status Add(float* to, const float* from, int64_t count) {
-  if (count < 0) return NegativeCount("Add", count);
+  RETURN_IF_ERROR(CheckCount("Add", count));
   const auto add = HWY_DYNAMIC_DISPATCH(AddRange);
   ParallelFor(CeilDivide(count, kPiece), count, [&](int64_t piece) {
     const int64_t begin = piece * kPiece;
@@ -115,7 +107,7 @@ absl::Status Add(float* to, const float* from, int64_t count) {
 }
 
 absl::StatusOr<double> SumOfSquares(const float* data, int64_t count) {
-  if (count < 0) return NegativeCount("SumOfSquares", count);
+  RETURN_IF_ERROR(CheckCount("SumOfSquares", count));
   const auto sum_block = HWY_DYNAMIC_DISPATCH(SumOfSquaresBlock);
   std::array<double, kSquaresBlocksAtOnce> sums;
   double total = 0.0;

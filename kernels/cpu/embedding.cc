@@ -7,8 +7,9 @@
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "kernels/args_check.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cc"
@@ -44,16 +45,6 @@ namespace {
 // A cache line of columns is the least that a thread takes.
 constexpr int64_t kLineColumns = 16;
 
-absl::Status Check(const char* operation, const int32_t* tokens, int64_t rows,
-                   int64_t cols, int64_t table_cols) {
-  if (cols != table_cols || (rows > 0 && tokens == nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        operation, ": ", rows, " rows of ", cols, " columns, a table of ",
-        table_cols, " columns", tokens == nullptr ? ", no tokens" : ""));
-  }
-  return absl::OkStatus();
-}
-
 // Columns for each thread, in whole cache lines.
 int64_t ColumnsPerPiece(int64_t cols) {
   const int64_t threads = omp_get_max_threads();
@@ -65,11 +56,7 @@ int64_t ColumnsPerPiece(int64_t cols) {
 
 absl::Status EmbeddingForward(const EmbeddingForwardArgs<float>& args) {
   const Matrix<float>& y = args.y;
-  if (absl::Status status = Check("EmbeddingForward", args.tokens, y.rows,
-                                  y.cols, args.table.cols);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckEmbeddingForward(args));
   ParallelFor(y.rows, y.rows * y.cols, [&](int64_t n) {
     std::memcpy(y.row(n), args.table.row(args.tokens[n]),
                 y.cols * sizeof(float));
@@ -80,11 +67,8 @@ absl::Status EmbeddingForward(const EmbeddingForwardArgs<float>& args) {
 absl::Status EmbeddingBackward(const EmbeddingBackwardArgs<float>& args) {
   const Matrix<const float>& dy = args.dy;
   const Matrix<float>& dtable = args.dtable;
-  if (absl::Status status = Check("EmbeddingBackward", args.tokens, dy.rows,
-                                  dy.cols, dtable.cols);
-      !status.ok() || dy.cols == 0) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckEmbeddingBackward(args));
+  if (dy.cols == 0) return absl::OkStatus();
   const auto add_rows = HWY_DYNAMIC_DISPATCH(AddRows);
   const int64_t width = ColumnsPerPiece(dy.cols);
   const int64_t zeroed_rows = args.accumulate ? 0 : dtable.rows;

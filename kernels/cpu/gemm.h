@@ -33,8 +33,6 @@ inline Factor Transposed(Matrix<const float> matrix) {
   return factor;
 }
 
-enum class Destination { kOverwrite, kAccumulate };
-
 // c = a b, or c += a b. Any dimension may be 0 (an empty sum is 0). c must not
 // overlap a or b. Uses the calling thread's OpenMP team.
 //

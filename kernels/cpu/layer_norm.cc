@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/backend.h"
 #include "kernels/cell_args.h"
 #include "kernels/cpu/parallel.h"
 

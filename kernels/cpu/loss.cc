@@ -6,8 +6,9 @@
 #include <limits>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "kernels/args_check.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/loss.cc"
@@ -112,13 +113,7 @@ HWY_EXPORT(SquaredErrorRow);
 
 absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) {
   const Matrix<float>& logits = args.logits;
-  if (logits.rows == 0) return absl::OkStatus();
-  if (args.targets == nullptr || args.row_losses == nullptr ||
-      logits.cols == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("CrossEntropy: logits [", logits.rows, ", ", logits.cols,
-                     "] need columns, targets and row_losses"));
-  }
+  RETURN_IF_ERROR(CheckCrossEntropy(args));
   const auto row_loss = HWY_DYNAMIC_DISPATCH(CrossEntropyRow);
   ParallelFor(logits.rows, logits.rows * logits.cols, [&](int64_t r) {
     float* row = logits.row(r);
@@ -136,17 +131,7 @@ absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) {
 
 absl::Status SquaredError(const SquaredErrorArgs<float>& args) {
   const Matrix<float>& predictions = args.predictions;
-  if (predictions.rows != args.targets.rows ||
-      predictions.cols != args.targets.cols) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "SquaredError: predictions [", predictions.rows, ", ", predictions.cols,
-        "], targets [", args.targets.rows, ", ", args.targets.cols, "]"));
-  }
-  if (predictions.rows == 0) return absl::OkStatus();
-  if (args.row_losses == nullptr || predictions.cols == 0) {
-    return absl::InvalidArgumentError(
-        "SquaredError: no columns or no row_losses");
-  }
+  RETURN_IF_ERROR(CheckSquaredError(args));
   const auto row_loss = HWY_DYNAMIC_DISPATCH(SquaredErrorRow);
   ParallelFor(
       predictions.rows, predictions.rows * predictions.cols, [&](int64_t r) {

@@ -1,39 +1,21 @@
 #include "kernels/cpu/mask.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
+#include "kernels/args_check.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/mask_stream.h"
 #include "kernels/random.h"
+#include "kernels/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/mask.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 // clang-format would move this one above it.
 #include "hwy/highway.h"
-
-// What is the same for all rows of a mask; once, for all targets.
-#ifndef RECURVE_KERNELS_CPU_MASK_CC_
-#define RECURVE_KERNELS_CPU_MASK_CC_
-namespace recurve::cpu {
-
-// Channels that share a counter.
-constexpr int64_t kChannelsPerBlock = 4;
-
-struct MaskStream {
-  std::array<std::array<uint32_t, 2>, kPhiloxRounds> round_keys;
-  int32_t threshold = 0;  // kept if the number's upper 24 bits are below
-  float scale = 1.0f;
-};
-
-}  // namespace recurve::cpu
-#endif  // RECURVE_KERNELS_CPU_MASK_CC_
 
 HWY_BEFORE_NAMESPACE();
 namespace recurve::cpu {
@@ -45,12 +27,12 @@ void FillMaskRow(const MaskStream& stream, uint64_t position, uint64_t sequence,
                  float* out, int64_t channels) {
   for (int64_t channel = 0; channel < channels; ++channel) {
     const RandomBlock block = Philox(
-        {static_cast<uint32_t>(channel / kChannelsPerBlock),
+        {static_cast<uint32_t>(channel / kChannelsPerCounter),
          static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
          static_cast<uint32_t>(sequence)},
-        stream.round_keys[0]);
+        {stream.round_keys[0][0], stream.round_keys[0][1]});
     const int32_t number =
-        static_cast<int32_t>(block[channel % kChannelsPerBlock] >> 8);
+        static_cast<int32_t>(block[channel % kChannelsPerCounter] >> 8);
     out[channel] = number < stream.threshold ? stream.scale : 0.0f;
   }
 }
@@ -81,7 +63,7 @@ HWY_INLINE V64 UpperWords(V64 x) {
   return hn::BitCast(D64(), hn::DupOdd(hn::BitCast(D32(), x)));
 }
 
-HWY_INLINE void Round(const std::array<uint32_t, 2>& key, Words& w) {
+HWY_INLINE void Round(const uint32_t (&key)[2], Words& w) {
   const D64 d;
   const V64 p0 = MultiplyLow(w.x0, kPhiloxMultipliers[0]);
   const V64 p1 = MultiplyLow(w.x2, kPhiloxMultipliers[1]);
@@ -106,7 +88,7 @@ HWY_INLINE V64 Decide(const MaskStream& stream, V64 even, V64 odd) {
 }
 
 // Channels that FillBlocks decides at once.
-inline constexpr int64_t kStep = kChannelsPerBlock * hn::MaxLanes(D64());
+inline constexpr int64_t kStep = kChannelsPerCounter * hn::MaxLanes(D64());
 
 // The mask of kStep channels from the first one of `block` on.
 HWY_INLINE void FillBlocks(const MaskStream& stream, uint64_t block,
@@ -125,12 +107,13 @@ void FillMaskRow(const MaskStream& stream, uint64_t position, uint64_t sequence,
   HWY_ALIGN uint64_t decided[kStep / 2];  // pairs of floats
   int64_t channel = 0;
   for (; channel + kStep <= channels; channel += kStep) {
-    FillBlocks(stream, channel / kChannelsPerBlock, position, sequence,
+    FillBlocks(stream, channel / kChannelsPerCounter, position, sequence,
                decided);
     std::memcpy(out + channel, decided, kStep * sizeof(float));
   }
   if (channel == channels) return;
-  FillBlocks(stream, channel / kChannelsPerBlock, position, sequence, decided);
+  FillBlocks(stream, channel / kChannelsPerCounter, position, sequence,
+             decided);
   std::memcpy(out + channel, decided, (channels - channel) * sizeof(float));
 }
 
@@ -146,44 +129,6 @@ namespace recurve::cpu {
 HWY_EXPORT(FillMaskRow);
 
 namespace {
-
-MaskStream StreamOf(const MaskArgs& args) {
-  MaskStream stream;
-  std::array<uint32_t, 2> key = StreamKey(args.key);
-  for (auto& round_key : stream.round_keys) {
-    round_key = key;
-    key[0] += kPhiloxKeySteps[0];
-    key[1] += kPhiloxKeySteps[1];
-  }
-  // n * 2^-24 < p exactly when n < ceil(p * 2^24): the product is exact.
-  stream.threshold = static_cast<int32_t>(
-      std::ceil(static_cast<double>(args.keep_probability) * 0x1p24));
-  stream.scale = args.scale;
-  return stream;
-}
-
-absl::Status Check(const MaskArgs& args) {
-  const int64_t rows =
-      args.variational ? args.layout.num_sequences : args.layout.num_rows;
-  if (args.mask.rows != rows) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "FillMask: the mask has ", args.mask.rows, " rows, not ", rows));
-  }
-  if (!(args.keep_probability >= 0.0f && args.keep_probability <= 1.0f)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("FillMask: keep_probability is ", args.keep_probability));
-  }
-  constexpr int64_t kWord = int64_t{1} << 32;
-  if (args.first_sequence < 0 ||
-      args.first_sequence + args.layout.num_sequences > kWord ||
-      args.mask.cols > kChannelsPerBlock * kWord) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("FillMask: sequence ", args.first_sequence, " + ",
-                     args.layout.num_sequences, " or channel ", args.mask.cols,
-                     " is beyond the counter"));
-  }
-  return absl::OkStatus();
-}
 
 void FillVariational(const MaskArgs& args, const MaskStream& stream) {
   const auto fill_row = HWY_DYNAMIC_DISPATCH(FillMaskRow);
@@ -212,8 +157,8 @@ void FillRows(const MaskArgs& args, const MaskStream& stream, int64_t begin,
 }  // namespace
 
 absl::Status FillMask(const MaskArgs& args) {
-  if (absl::Status status = Check(args); !status.ok()) return status;
-  const MaskStream stream = StreamOf(args);
+  RETURN_IF_ERROR(CheckMask(args));
+  const MaskStream stream = MaskStreamOf(args);
   if (args.variational) {
     FillVariational(args, stream);
     return absl::OkStatus();

@@ -1,16 +1,10 @@
 // Dropout and zoneout masks from counter-based random numbers.
-//
-// Element (sequence, position, channel) of a mask is lane channel % 4 of
-//   Philox({channel / 4, position low, position high, sequence},
-//   StreamKey(key))
-// where sequence = first_sequence + b, and position is 0 for variational masks
-// and positions[b] + t for row t of sequence b otherwise. It is kept if its
-// UniformFloat is below keep_probability, a comparison of integers here.
+// mask_stream.h says which number decides an element.
 #ifndef RECURVE_KERNELS_CPU_MASK_H_
 #define RECURVE_KERNELS_CPU_MASK_H_
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
+#include "kernels/mask_args.h"
 
 namespace recurve::cpu {
 

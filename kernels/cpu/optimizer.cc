@@ -5,41 +5,16 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
+#include "kernels/args_check.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/optimizer_coefficients.h"
+#include "kernels/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/optimizer.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 // clang-format would move this one above it.
 #include "hwy/highway.h"
-
-// Coefficients of one update; once, for all targets.
-#ifndef RECURVE_KERNELS_CPU_OPTIMIZER_CC_
-#define RECURVE_KERNELS_CPU_OPTIMIZER_CC_
-namespace recurve::cpu {
-
-struct SgdCoefficients {
-  float gradient_scale;
-  float weight_decay;
-  float momentum;
-  float learning_rate;
-};
-
-struct AdamCoefficients {
-  float gradient_scale;
-  float l2;     // weight decay of Adam, added to the gradient; 0 for AdamW
-  float decay;  // 1 - lr * weight_decay for AdamW; 1 for Adam
-  float beta1, one_minus_beta1;
-  float beta2, one_minus_beta2;
-  float step_size;             // lr / (1 - beta1^step)
-  float root_bias_correction;  // sqrt(1 - beta2^step)
-  float epsilon;
-};
-
-}  // namespace recurve::cpu
-#endif  // RECURVE_KERNELS_CPU_OPTIMIZER_CC_
 
 // The loops are plain C++, vectorised for each target.
 HWY_BEFORE_NAMESPACE();
@@ -115,29 +90,8 @@ void ForEachPiece(int64_t count, const F& f) {
   });
 }
 
-absl::Status Missing(const char* what) {
-  return absl::InvalidArgumentError(absl::StrCat("Update: no ", what));
-}
-
-absl::Status Check(const OptimizerArgs& args) {
-  if (args.count < 0 || args.step < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Update: count is ", args.count, ", step is ", args.step));
-  }
-  if (args.count == 0) return absl::OkStatus();
-  if (args.parameters == nullptr) return Missing("parameters");
-  if (args.gradients == nullptr) return Missing("gradients");
-  const bool adam = args.kind != OptimizerKind::kSgd;
-  if ((adam || args.momentum != 0.0f) && args.first_moment == nullptr) {
-    return Missing("first moment");
-  }
-  if (adam && args.second_moment == nullptr) return Missing("second moment");
-  return absl::OkStatus();
-}
-
 void UpdateSgd(const OptimizerArgs& args) {
-  const SgdCoefficients k = {args.gradient_scale, args.weight_decay,
-                             args.momentum, args.learning_rate};
+  const SgdCoefficients k = SgdCoefficientsOf(args);
   if (args.momentum == 0.0f) {
     const auto update = HWY_DYNAMIC_DISPATCH(SgdRange);
     ForEachPiece(args.count, [&](int64_t begin, int64_t count) {
@@ -152,37 +106,6 @@ void UpdateSgd(const OptimizerArgs& args) {
   });
 }
 
-// By multiplications alone: libm's pow is not the same on every machine.
-double Power(double base, int64_t exponent) {
-  double power = 1.0;
-  for (; exponent > 0; exponent /= 2, base *= base) {
-    if (exponent % 2 == 1) power *= base;
-  }
-  return power;
-}
-
-// 1 - beta^step and what follows from it are computed in double: in float,
-// 1 - 0.999 alone is off by 1e-5.
-AdamCoefficients AdamCoefficientsOf(const OptimizerArgs& args) {
-  const double beta1 = args.beta1;
-  const double beta2 = args.beta2;
-  const double lr = args.learning_rate;
-  const bool decoupled = args.kind == OptimizerKind::kAdamW;
-  AdamCoefficients k;
-  k.gradient_scale = args.gradient_scale;
-  k.l2 = decoupled ? 0.0f : args.weight_decay;
-  k.decay = decoupled ? static_cast<float>(1.0 - lr * args.weight_decay) : 1.0f;
-  k.beta1 = args.beta1;
-  k.one_minus_beta1 = static_cast<float>(1.0 - beta1);
-  k.beta2 = args.beta2;
-  k.one_minus_beta2 = static_cast<float>(1.0 - beta2);
-  k.step_size = static_cast<float>(lr / (1.0 - Power(beta1, args.step)));
-  k.root_bias_correction =
-      static_cast<float>(std::sqrt(1.0 - Power(beta2, args.step)));
-  k.epsilon = args.epsilon;
-  return k;
-}
-
 void UpdateAdam(const OptimizerArgs& args) {
   const AdamCoefficients k = AdamCoefficientsOf(args);
   const auto update = HWY_DYNAMIC_DISPATCH(AdamRange);
@@ -195,7 +118,7 @@ void UpdateAdam(const OptimizerArgs& args) {
 }  // namespace
 
 absl::Status Update(const OptimizerArgs& args) {
-  if (absl::Status status = Check(args); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUpdate(args));
   if (args.kind == OptimizerKind::kSgd) {
     UpdateSgd(args);
   } else {

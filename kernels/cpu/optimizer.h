@@ -3,7 +3,7 @@
 #define RECURVE_KERNELS_CPU_OPTIMIZER_H_
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
+#include "kernels/optimizer_args.h"
 
 namespace recurve::cpu {
 

@@ -5,8 +5,9 @@
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "kernels/args_check.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/status.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/pool.cc"
@@ -130,31 +131,6 @@ void Fill(const Matrix<T>& matrix, T value) {
   }
 }
 
-absl::Status Check(const char* operation, const SequenceLayout& layout,
-                   const Matrix<const float>& rows,
-                   const Matrix<const float>& pooled) {
-  if (rows.rows != layout.num_rows || pooled.rows != layout.num_sequences ||
-      rows.cols != pooled.cols) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        operation, ": ", layout.num_sequences, " sequences of ",
-        layout.num_rows, " rows, but [", rows.rows, ", ", rows.cols,
-        "] pooled to [", pooled.rows, ", ", pooled.cols, "]"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckArgmax(const char* operation, const PoolArgs<float>& args,
-                         int64_t channels) {
-  if (args.argmax.rows != args.layout.num_sequences ||
-      args.argmax.cols != channels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(operation, ": argmax [", args.argmax.rows, ", ",
-                     args.argmax.cols, "] for ", args.layout.num_sequences,
-                     " sequences of ", channels, " channels"));
-  }
-  return absl::OkStatus();
-}
-
 void MaxForward(const PoolArgs<float>& args, const Block& block) {
   int32_t argmax[kChannelBlock];
   HWY_DYNAMIC_DISPATCH(MaxBlock)
@@ -215,22 +191,14 @@ void BackwardBlock(const PoolArgs<float>& args, const Block& block) {
 }  // namespace
 
 absl::Status PoolForward(const PoolArgs<float>& args) {
-  absl::Status status = Check("PoolForward", args.layout, args.x, args.y);
-  if (args.kind == PoolKind::kMax && args.argmax) {
-    status.Update(CheckArgmax("PoolForward", args, args.y.cols));
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckPoolForward(args));
   ForEachBlock(args.layout, args.y.cols,
                [&](const Block& block) { ForwardBlock(args, block); });
   return absl::OkStatus();
 }
 
 absl::Status PoolBackward(const PoolArgs<float>& args) {
-  absl::Status status = Check("PoolBackward", args.layout, args.dx, args.dy);
-  if (args.kind == PoolKind::kMax) {
-    status.Update(CheckArgmax("PoolBackward", args, args.dy.cols));
-  }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckPoolBackward(args));
   ForEachBlock(args.layout, args.dy.cols,
                [&](const Block& block) { BackwardBlock(args, block); });
   return absl::OkStatus();
