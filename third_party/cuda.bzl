@@ -97,3 +97,39 @@ def cuda_library(name, srcs, hdrs = [], deps = [], testonly = False, visibility 
         deps = deps + ["@cuda//:runtime"],
         visibility = visibility,
     )
+
+# --- On the emulation ---
+
+# Misaligned vectors and indices outside arrays trap (SIGILL) in every build.
+_EMULATION_COPTS = [
+    "-fsanitize=alignment,bounds",
+    "-fsanitize-undefined-trap-on-error",
+]
+
+def emulated_cuda_library(name, srcs, hdrs = [], deps = [], visibility = None):
+    """Kernels and their launchers, of .cu files, run on the host: for tests.
+
+    Every kernel that the files instantiate is in a test that depends on this,
+    called or not (kernels/cuda/emulation/coverage.h).
+    """
+    generated = []
+    for src in srcs:
+        generated.append(src[:-len(".cu")] + ".emulated.cc")
+        native.genrule(
+            name = "%s_%s" % (name, generated[-1]),
+            outs = [generated[-1]],
+            cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
+            testonly = True,
+            visibility = ["//visibility:private"],
+        )
+    native.cc_library(
+        name = name,
+        srcs = generated,
+        hdrs = hdrs,
+        copts = _EMULATION_COPTS,
+        testonly = True,
+        textual_hdrs = srcs,
+        alwayslink = True,
+        deps = deps + ["//kernels/cuda/emulation:cuda_runtime"],
+        visibility = visibility,
+    )

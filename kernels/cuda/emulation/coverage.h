@@ -1,0 +1,33 @@
+// Which kernels a test binary has compared. Every instantiation of Launch
+// registers itself before main; a launch counts once a comparison
+// (device_array.h) follows it.
+//
+// Thread safety: all functions may be called from any thread.
+#ifndef RECURVE_KERNELS_CUDA_EMULATION_COVERAGE_H_
+#define RECURVE_KERNELS_CUDA_EMULATION_COVERAGE_H_
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace recurve::cuda::emulation {
+
+// pretty_function: __PRETTY_FUNCTION__ of a function template whose parameter
+// is the kernel. Returns the kernel's number.
+int RegisterKernel(const char* pretty_function);
+// "recurve::cuda::SruForwardKernel<float, 4>".
+const char* KernelName(int kernel);
+
+void MarkLaunched(int kernel);
+// The outputs of all launches so far have been compared with a reference.
+void MarkCompared();
+
+// Registered instantiations without a compared launch, in order of name.
+std::vector<std::string> UncoveredKernels();
+// Names without template arguments.
+std::set<std::string> KernelTemplates();
+std::set<std::string> CoveredKernelTemplates();
+
+}  // namespace recurve::cuda::emulation
+
+#endif  // RECURVE_KERNELS_CUDA_EMULATION_COVERAGE_H_
