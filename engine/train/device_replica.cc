@@ -111,7 +111,9 @@ absl::Status DeviceReplica::Compute(const CallWork& work) {
       RETURN_IF_ERROR(backend_.Add(partials_.back(), top, count()));
     }
   }
-  return absl::OkStatus();
+  // Whatever fails on the device belongs to this call, and so does the time.
+  const auto timing = AddTimeTo(compute_ms_);
+  return backend_.Synchronize();
 }
 
 absl::Status DeviceReplica::ComputeMicroBatch(const CallWork& work,
@@ -197,7 +199,9 @@ absl::Status DeviceReplica::Stage(const float* shard_sum) {
   if (!std::isfinite(squares)) {
     return FoundInSum(shard_sum, exchange_.shard());
   }
-  return backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes);
+  RETURN_IF_ERROR(
+      backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes));
+  return backend_.Synchronize();
 }
 
 // `sum` has the numbers of this range of the parameters.
@@ -249,7 +253,7 @@ absl::Status DeviceReplica::Update(OptimizerArgs args) {
     args.second_moment = at(second_moment_, range);
     RETURN_IF_ERROR(backend_.Update(args));
   }
-  return absl::OkStatus();
+  return backend_.Synchronize();
 }
 
 }  // namespace recurve
