@@ -46,6 +46,8 @@ class Communicator {
   // Makes every pending and later call on every rank return `status`.
   // Thread-safe.
   virtual void Abort(absl::Status status) = 0;
+  // What the first Abort was given; OK before. Thread-safe.
+  virtual absl::Status status() const = 0;
 };
 
 // Ranks 0..world_size-1 as threads of this process whose backends can copy from

@@ -190,6 +190,11 @@ class Group {
     aborted_.Update(std::move(status));  // the first one stays
   }
 
+  absl::Status status() const {
+    absl::MutexLock lock(&mutex_);
+    return aborted_;
+  }
+
  private:
   void AbortIfFailed(absl::Status status) {
     if (!status.ok()) Abort(std::move(status));
@@ -245,7 +250,7 @@ class Group {
   }
 
   const int world_size_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   Calls calls_ ABSL_GUARDED_BY(mutex_);
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;  // of the next meeting
   int copying_ ABSL_GUARDED_BY(mutex_) = 0;  // of the last meeting
@@ -286,6 +291,7 @@ class LocalCommunicator : public Communicator {
   absl::Status Barrier() override { return group_->Run(rank_, Call()); }
 
   void Abort(absl::Status status) override { group_->Abort(std::move(status)); }
+  absl::Status status() const override { return group_->status(); }
 
  private:
   const std::shared_ptr<Group> group_;

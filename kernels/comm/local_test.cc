@@ -245,10 +245,12 @@ TEST_P(LocalCommunicatorTest, OffsetsThatGoDownFailEverywhere) {
 }
 
 TEST_P(LocalCommunicatorTest, CallsAfterAbortReturnItsStatus) {
+  EXPECT_TRUE(communicators_[0]->status().ok());
   communicators_[0]->Abort(absl::DataLossError("a device is gone"));
   communicators_[0]->Abort(absl::InternalError("a later one is ignored"));
   const std::unique_ptr<Backend> backend = CreateCpuBackend(1);
   for (const auto& communicator : communicators_) {
+    EXPECT_EQ(communicator->status(), absl::DataLossError("a device is gone"));
     EXPECT_EQ(communicator->Barrier(), absl::DataLossError("a device is gone"));
     EXPECT_EQ(communicator->AllGather(*backend, nullptr, {}),
               absl::DataLossError("a device is gone"));
