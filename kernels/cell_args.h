@@ -39,12 +39,14 @@ struct SruShape {
   // two more gate groups, v_f and v_r, added to the constant v.
   bool has_step_coefficients = false;
 
-  int64_t channels() const { return num_directions * hidden_size; }
+  constexpr int64_t channels() const { return num_directions * hidden_size; }
   // K: candidate, forget, reset, then skip transform, then v_f and v_r.
-  int64_t gate_groups() const {
+  constexpr int64_t gate_groups() const {
     return 3 + (skip == SruSkip::kTransform) + 2 * has_step_coefficients;
   }
-  int64_t projected_cols() const { return gate_groups() * channels(); }
+  constexpr int64_t projected_cols() const {
+    return gate_groups() * channels();
+  }
 };
 
 // Weights of one SRU layer. A column of the projection for direction d, gate
@@ -112,9 +114,13 @@ struct QrnnShape {
   float zoneout =
       0.0f;  // without a mask the update gate is scaled by 1 - zoneout
 
-  int64_t channels() const { return num_directions * hidden_size; }
-  int64_t gate_groups() const { return output_gate ? 3 : 2; }  // z, i, o
-  int64_t projected_cols() const { return gate_groups() * channels(); }
+  constexpr int64_t channels() const { return num_directions * hidden_size; }
+  constexpr int64_t gate_groups() const {
+    return output_gate ? 3 : 2;
+  }  // z, i, o
+  constexpr int64_t projected_cols() const {
+    return gate_groups() * channels();
+  }
 };
 
 template <typename S, typename F>

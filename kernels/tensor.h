@@ -9,6 +9,7 @@
 #define RECURVE_KERNELS_TENSOR_H_
 
 #include <cstdint>
+#include <type_traits>
 
 namespace recurve {
 
@@ -33,9 +34,9 @@ struct Matrix {
   constexpr Matrix(T* data, int64_t rows, int64_t cols, int64_t stride)
       : data(data), rows(rows), cols(cols), stride(stride) {}
   // A matrix may be read where a matrix of constants is asked for.
-  constexpr operator Matrix<const T>() const {
-    return {data, rows, cols, stride};
-  }
+  template <typename U, typename = std::enable_if_t<std::is_same_v<T, const U>>>
+  constexpr Matrix(const Matrix<U>& m)
+      : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride) {}
 
   constexpr explicit operator bool() const { return data != nullptr; }
   constexpr T* row(int64_t r) const { return data + r * stride; }

@@ -22,7 +22,9 @@ cudaError_t Launch(dim3 grid, dim3 block, cudaStream_t stream,
 #ifdef RECURVE_CUDA_EMULATION
   return emulation::Launch<kKernel>(grid, block, stream, parameters);
 #else
-  kKernel<<<grid, block, 0, stream> > >(parameters);
+  // clang-format off
+  kKernel<<<grid, block, 0, stream>>>(parameters);
+  // clang-format on
   return cudaGetLastError();
 #endif
 }
