@@ -15,13 +15,11 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/gemm_tile.h"
-#include "kernels/cpu/linear.h"
+#include "kernels/cpu/layers.h"
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/mask.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/pool.h"
-#include "kernels/cpu/qrnn.h"
-#include "kernels/cpu/sru.h"
 
 namespace recurve {
 namespace {

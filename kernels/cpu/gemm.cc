@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/shape_check.h"
+#include "kernels/status.h"
 
 namespace recurve::cpu {
 namespace {
@@ -38,15 +39,16 @@ Cut ChooseCut(const Matrix<float>& c, int64_t depth, bool a_transposed) {
   return {RoundUp(std::max(kMinRows, DivideUp(c.rows, row_blocks)), 64), cols};
 }
 
-GemmOperand Part(const Factor& factor, int64_t row, int64_t col) {
+GemmOperand Part(const Factor<float>& factor, int64_t row, int64_t col) {
   const GemmOperand whole{factor.matrix.data, factor.matrix.stride,
                           factor.transposed};
   return {whole.at(row, col), whole.stride, whole.transposed};
 }
 
 // c (+)= a[:, begin : begin + depth] b[begin : begin + depth, :].
-void MultiplyDepth(const Factor& a, const Factor& b, Matrix<float> c,
-                   int64_t begin, int64_t depth, bool accumulate) {
+void MultiplyDepth(const Factor<float>& a, const Factor<float>& b,
+                   Matrix<float> c, int64_t begin, int64_t depth,
+                   bool accumulate) {
   const Cut cut = ChooseCut(c, depth, a.transposed);
   const int64_t column_blocks = DivideUp(c.cols, cut.cols);
   const int64_t blocks = column_blocks * DivideUp(c.rows, cut.rows);
@@ -80,13 +82,9 @@ void FillRows(Matrix<float> c, const float* bias) {
 
 }  // namespace
 
-absl::Status MatMul(const Factor& a, const Factor& b, Matrix<float> c,
-                    Destination destination) {
-  if (a.rows() != c.rows || b.cols() != c.cols || a.cols() != b.rows()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "product of ", a.rows(), " x ", a.cols(), " and ", b.rows(), " x ",
-        b.cols(), " into ", c.rows, " x ", c.cols));
-  }
+absl::Status MatMul(const Factor<float>& a, const Factor<float>& b,
+                    Matrix<float> c, Destination destination) {
+  RETURN_IF_ERROR(CheckProduct(a, b, c.rows, c.cols));
   if (c.rows == 0 || c.cols == 0) return absl::OkStatus();
   const int64_t summed = a.cols();
   const bool overwrite = destination == Destination::kOverwrite;
@@ -98,8 +96,8 @@ absl::Status MatMul(const Factor& a, const Factor& b, Matrix<float> c,
   return absl::OkStatus();
 }
 
-absl::Status MatMulWithBias(const Factor& a, const Factor& b, const float* bias,
-                            Matrix<float> c) {
+absl::Status MatMulWithBias(const Factor<float>& a, const Factor<float>& b,
+                            const float* bias, Matrix<float> c) {
   FillRows(c, bias);
   return MatMul(a, b, c, Destination::kAccumulate);
 }

@@ -12,37 +12,22 @@
 #define RECURVE_KERNELS_CPU_GEMM_H_
 
 #include "absl/status/status.h"
+#include "kernels/product.h"
 #include "kernels/tensor.h"
 
 namespace recurve::cpu {
-
-// A factor of a product: a matrix, or its transpose (see Transposed).
-struct Factor {
-  Factor(Matrix<const float> matrix) : matrix(matrix) {}  // NOLINT
-  Factor(Matrix<float> matrix) : matrix(matrix) {}        // NOLINT
-  int64_t rows() const { return transposed ? matrix.cols : matrix.rows; }
-  int64_t cols() const { return transposed ? matrix.rows : matrix.cols; }
-
-  Matrix<const float> matrix;
-  bool transposed = false;
-};
-
-inline Factor Transposed(Matrix<const float> matrix) {
-  Factor factor(matrix);
-  factor.transposed = true;
-  return factor;
-}
 
 // c = a b, or c += a b. Any dimension may be 0 (an empty sum is 0). c must not
 // overlap a or b. Uses the calling thread's OpenMP team.
 //
 // Errors: InvalidArgument if the shapes do not fit.
-absl::Status MatMul(const Factor& a, const Factor& b, Matrix<float> c,
+absl::Status MatMul(const Factor<float>& a, const Factor<float>& b,
+                    Matrix<float> c,
                     Destination destination = Destination::kOverwrite);
 
 // c = a b + bias, bias [c.cols] added to every row. Same promises.
-absl::Status MatMulWithBias(const Factor& a, const Factor& b, const float* bias,
-                            Matrix<float> c);
+absl::Status MatMulWithBias(const Factor<float>& a, const Factor<float>& b,
+                            const float* bias, Matrix<float> c);
 
 }  // namespace recurve::cpu
 

@@ -38,7 +38,8 @@ Matrix<const float> Random(int64_t rows, int64_t cols, int64_t offset = 0) {
   return {Pool().data() + offset, rows, cols};
 }
 
-std::vector<float> Product(const Factor& a, const Factor& b, int threads) {
+std::vector<float> Product(const Factor<float>& a, const Factor<float>& b,
+                           int threads) {
   omp_set_num_threads(threads);
   std::vector<float> out(a.rows() * b.cols());
   EXPECT_TRUE(MatMul(a, b, {out.data(), a.rows(), b.cols()}).ok());
@@ -117,7 +118,7 @@ TEST(GemmTest, InputGradientRowsDoNotDependOnThreadsOrOtherRows) {
   int64_t failures = 0;
   for (const Case& c : Sweep()) {
     const Matrix<const float> dy = Random(c.rows, c.inner);
-    const Factor w = Transposed(Random(c.cols, c.inner, 101));
+    const Factor<float> w = Transposed(Random(c.cols, c.inner, 101));
     const std::vector<float> whole = Product(dy, w, 1);
     for (int threads = 2; threads <= kMaxThreads; ++threads) {
       const std::vector<float> other = Product(dy, w, threads);
@@ -142,7 +143,7 @@ TEST(GemmTest, InputGradientRowsDoNotDependOnThreadsOrOtherRows) {
 TEST(GemmTest, WeightGradientsDoNotDependOnThreads) {
   int64_t failures = 0;
   for (const Case& c : Sweep()) {
-    const Factor x = Transposed(Random(c.rows, c.inner));
+    const Factor<float> x = Transposed(Random(c.rows, c.inner));
     const Matrix<const float> dy = Random(c.rows, c.cols, 101);
     const std::vector<float> one = Product(x, dy, 1);
     for (int threads = 2; threads <= kMaxThreads; ++threads) {
@@ -159,10 +160,11 @@ TEST(GemmTest, WeightGradientsDoNotDependOnThreads) {
 // Every element of one product, in each of the four forms.
 void CheckAgainstDouble(const Case& c) {
   for (int form = 0; form < 4; ++form) {
-    const Factor a = form & 1 ? Transposed(Random(c.inner, c.rows))
-                              : Factor(Random(c.rows, c.inner));
-    const Factor b = form & 2 ? Transposed(Random(c.cols, c.inner, 55))
-                              : Factor(Random(c.inner, c.cols, 55));
+    const Factor<float> a = form & 1 ? Transposed(Random(c.inner, c.rows))
+                                     : Factor<float>(Random(c.rows, c.inner));
+    const Factor<float> b = form & 2
+                                ? Transposed(Random(c.cols, c.inner, 55))
+                                : Factor<float>(Random(c.inner, c.cols, 55));
     const std::vector<float> bias(c.cols, 0.5f);
     std::vector<float> out(c.rows * c.cols);
     ASSERT_TRUE(

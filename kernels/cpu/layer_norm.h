@@ -3,7 +3,6 @@
 #ifndef RECURVE_KERNELS_CPU_LAYER_NORM_H_
 #define RECURVE_KERNELS_CPU_LAYER_NORM_H_
 
-#include "kernels/cpu/gemm.h"
 #include "kernels/tensor.h"
 
 namespace recurve::cpu {

@@ -1,19 +1,16 @@
-// QRNN layers on the CPU (the equations stand in qrnn_tile.cc). Results are a
-// pure function of the arguments: any number of threads gives the same bits,
-// and a sequence's forward results do not depend on the rest of its batch.
-//
-// Errors: InvalidArgument for shapes that contradict each other or a missing
-// buffer, Internal if the product library fails.
+// QRNN's recurrence on the CPU, along every (sequence, channel); the equations
+// stand in qrnn_tile.cc. Any number of threads gives the same bits, and a
+// sequence's forward results do not depend on the rest of its batch.
 #ifndef RECURVE_KERNELS_CPU_QRNN_H_
 #define RECURVE_KERNELS_CPU_QRNN_H_
 
-#include "absl/status/status.h"
 #include "kernels/cell_args.h"
 
 namespace recurve::cpu {
 
-absl::Status QrnnForward(const QrnnForwardArgs<float>& args);
-absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args);
+// What kernels/layers/parts.h asks for; shapes are not checked here.
+void QrnnRecurrence(const QrnnForwardArgs<float>& args);
+void QrnnRecurrenceBackward(const QrnnBackwardArgs<float>& args);
 
 }  // namespace recurve::cpu
 

@@ -1,5 +1,3 @@
-#include "kernels/cpu/qrnn.h"
-
 #include <omp.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/layers.h"
 #include "kernels/cpu/reference_test_util.h"
 #include "kernels/cpu/test_util.h"
 

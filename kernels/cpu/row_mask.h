@@ -2,7 +2,6 @@
 #ifndef RECURVE_KERNELS_CPU_ROW_MASK_H_
 #define RECURVE_KERNELS_CPU_ROW_MASK_H_
 
-#include "kernels/cpu/gemm.h"
 #include "kernels/tensor.h"
 
 namespace recurve::cpu {

@@ -1,19 +1,18 @@
-// SRU layers on the CPU (the equations stand in sru_tile.cc). Results are a
-// pure function of the arguments: any number of threads gives the same bits,
-// and a sequence's forward results do not depend on the rest of its batch.
-//
-// Errors: InvalidArgument for shapes that contradict each other or a missing
-// buffer, Internal if the product library fails.
+// SRU's recurrence on the CPU, along every (sequence, channel); the equations
+// stand in sru_tile.cc. Any number of threads gives the same bits, and a
+// sequence's forward results do not depend on the rest of its batch.
 #ifndef RECURVE_KERNELS_CPU_SRU_H_
 #define RECURVE_KERNELS_CPU_SRU_H_
 
-#include "absl/status/status.h"
 #include "kernels/cell_args.h"
+#include "kernels/tensor.h"
 
 namespace recurve::cpu {
 
-absl::Status SruForward(const SruForwardArgs<float>& args);
-absl::Status SruBackward(const SruBackwardArgs<float>& args);
+// What kernels/layers/parts.h asks for; shapes are not checked here.
+void SruRecurrence(const SruForwardArgs<float>& args, Matrix<float> y);
+void SruRecurrenceBackward(const SruBackwardArgs<float>& args,
+                           Matrix<const float> dy);
 
 }  // namespace recurve::cpu
 

@@ -65,8 +65,8 @@ class Layer {
   void Products() {
     Check(cpu::MatMul(x_, w_, u_));
     if (!training_) return;
-    Check(cpu::MatMul(cpu::Transposed(x_), u_, dw_));
-    Check(cpu::MatMul(u_, cpu::Transposed(w_), dx_));
+    Check(cpu::MatMul(Transposed(x_), u_, dw_));
+    Check(cpu::MatMul(u_, Transposed(w_), dx_));
   }
 
   void OneDnnProducts() {

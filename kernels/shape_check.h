@@ -1,15 +1,18 @@
 // Checks the shapes of an operation's arguments, once a call; keeps the first
-// contradiction. Costs no allocation while all is well.
-#ifndef RECURVE_KERNELS_CPU_SHAPE_CHECK_H_
-#define RECURVE_KERNELS_CPU_SHAPE_CHECK_H_
+// contradiction. Costs no allocation while all is well, and reads nothing that
+// is in a device's memory.
+#ifndef RECURVE_KERNELS_SHAPE_CHECK_H_
+#define RECURVE_KERNELS_SHAPE_CHECK_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/product.h"
 #include "kernels/tensor.h"
 
-namespace recurve::cpu {
+namespace recurve {
 
 class ShapeCheck {
  public:
@@ -50,10 +53,7 @@ class ShapeCheck {
     if (layout.num_sequences == 0) {
       return That(layout.num_rows == 0, "no rows without sequences");
     }
-    Required("cu_seqlens", layout.cu_seqlens);
-    return That(layout.cu_seqlens == nullptr ||
-                    layout.cu_seqlens[layout.num_sequences] == layout.num_rows,
-                "cu_seqlens ending at the number of rows");
+    return Required("cu_seqlens", layout.cu_seqlens);
   }
 
   const absl::Status& status() const { return status_; }
@@ -71,6 +71,18 @@ class ShapeCheck {
   absl::Status status_;
 };
 
-}  // namespace recurve::cpu
+// Whether a product of a and b is rows x cols.
+template <typename S>
+absl::Status CheckProduct(const Factor<S>& a, const Factor<S>& b, int64_t rows,
+                          int64_t cols) {
+  if (a.rows() == rows && b.cols() == cols && a.cols() == b.rows()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("product of ", a.rows(), " x ", a.cols(), " and ", b.rows(),
+                   " x ", b.cols(), " into ", rows, " x ", cols));
+}
 
-#endif  // RECURVE_KERNELS_CPU_SHAPE_CHECK_H_
+}  // namespace recurve
+
+#endif  // RECURVE_KERNELS_SHAPE_CHECK_H_
