@@ -24,14 +24,22 @@ Registry& GetRegistry() {
   return *registry;
 }
 
+void Remove(std::string_view part, std::string* text) {
+  for (size_t at; (at = text->find(part)) != std::string::npos;) {
+    text->erase(at, part.size());
+  }
+}
+
 // The value of kKernel in "... [with auto kKernel = NAME; ...]" of g++, or
 // "... [kKernel = &NAME]" of clang.
 std::string NameOfKernel(std::string_view text) {
   constexpr std::string_view kMarker = "kKernel = ";
   text.remove_prefix(text.find(kMarker) + kMarker.size());
-  text = text.substr(0, std::min(text.rfind(']'), text.find(';')));
-  if (text.front() == '&') text.remove_prefix(1);
-  return std::string(text);
+  std::string name(text.substr(0, std::min(text.rfind(']'), text.find(';'))));
+  Remove("{anonymous}::", &name);
+  Remove("(anonymous namespace)::", &name);
+  Remove("&", &name);
+  return name;
 }
 
 std::string WithoutArguments(const std::string& name) {

@@ -15,7 +15,7 @@ namespace recurve::cuda::emulation {
 // pretty_function: __PRETTY_FUNCTION__ of a function template whose parameter
 // is the kernel. Returns the kernel's number.
 int RegisterKernel(const char* pretty_function);
-// "recurve::cuda::SruForwardKernel<float, 4>".
+// "recurve::cuda::SruForwardKernel<float, 4>"; unnamed namespaces left out.
 const char* KernelName(int kernel);
 
 void MarkLaunched(int kernel);
