@@ -30,7 +30,10 @@ class DeviceWorker::Impl {
         factory_(std::move(factory)),
         ledger_({.name = name_,
                  .budget_bytes = spec_.memory_bytes,
-                 .workspace_bytes = WorkspacePlan(spec_.threads).total()}),
+                 .workspace_bytes = WorkspacePlan(spec_.threads).total(),
+                 .serving_floor_bytes =
+                     ServingFloor(spec_.memory_bytes, spec_.threads,
+                                  options.serving_memory_share)}),
         now_(options.now),
         share_(options.serving_share),
         since_(now_()),

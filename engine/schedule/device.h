@@ -40,6 +40,8 @@ struct DeviceOptions {
   // serving goes before training until it has had this much, 1 = always. More
   // is a shorter wait for predictions, less is faster training.
   double serving_share = 0.9;
+  // Of a device's memory, what training leaves for serving (ServingFloor).
+  double serving_memory_share = 0;
   // Called on many threads, at every change of tasks.
   std::function<absl::Duration()> now = MonotonicTime;
 };

@@ -29,8 +29,8 @@ class Ledger::Acquisition {
         request_{&account, plan, turn, state_.options().now()} {}
 
   absl::Status Run(const Wait& wait = {}) {
-    RETURN_IF_ERROR(
-        state_.CheckBudget(request_.account->owner(), request_.plan));
+    RETURN_IF_ERROR(state_.CheckBudget(request_.account->owner(), request_.plan,
+                                       request_.account->task_class()));
     if (TryNow()) return absl::OkStatus();
     if (request_.turn == Turn::kInLine) return WaitInLine(wait);
     Evict();
@@ -131,8 +131,11 @@ class Ledger::Acquisition {
   }
   absl::Status RefusalLocked() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(request_.account->owner(), " ", state_.Reason(request_)));
+    const std::string text =
+        absl::StrCat(request_.account->owner(), " ", state_.Reason(request_));
+    return request_.turn == Turn::kNow && state_.Missing(request_) <= 0
+               ? absl::AbortedError(text)
+               : absl::ResourceExhaustedError(text);
   }
 
   State& state_;
@@ -172,8 +175,8 @@ absl::Status Ledger::Reservation::TryResize(const MemoryPlan& plan) {
 
 Ledger::Reservation Ledger::Reservation::Split(const MemoryPlan& part) {
   State& state = account_->state();
-  auto account =
-      std::make_shared<Account>(state.shared_from_this(), account_->owner());
+  auto account = std::make_shared<Account>(
+      state.shared_from_this(), account_->owner(), account_->task_class());
   state.Move(part, *account_, *account);
   return Reservation(std::move(account));
 }
@@ -192,21 +195,22 @@ Ledger::~Ledger() = default;
 
 absl::StatusOr<Ledger::Reservation> Ledger::TryReserve(const std::string& owner,
                                                        const MemoryPlan& plan) {
-  auto account = std::make_shared<Account>(state_, owner);
+  auto account = std::make_shared<Account>(state_, owner, TaskClass::kServing);
   RETURN_IF_ERROR(Acquisition(*account, plan, State::Turn::kNow).Run());
   return Reservation(std::move(account));
 }
 
 absl::StatusOr<Ledger::Reservation> Ledger::Reserve(const std::string& owner,
-                                                    const MemoryPlan& plan) {
-  auto account = std::make_shared<Account>(state_, owner);
+                                                    const MemoryPlan& plan,
+                                                    TaskClass task_class) {
+  auto account = std::make_shared<Account>(state_, owner, task_class);
   RETURN_IF_ERROR(Acquisition(*account, plan, State::Turn::kUrgent).Run());
   return Reservation(std::move(account));
 }
 
 absl::StatusOr<Ledger::Reservation> Ledger::ReserveOrWait(
     const std::string& owner, const MemoryPlan& plan, const Wait& wait) {
-  auto account = std::make_shared<Account>(state_, owner);
+  auto account = std::make_shared<Account>(state_, owner, TaskClass::kTraining);
   RETURN_IF_ERROR(Acquisition(*account, plan, State::Turn::kInLine).Run(wait));
   return Reservation(std::move(account));
 }
@@ -225,10 +229,14 @@ void Ledger::RemoveEvictor(Evictor* evictor) {
 
 const std::string& Ledger::name() const { return state_->options().name; }
 int64_t Ledger::budget_bytes() const { return state_->options().budget_bytes; }
+int64_t Ledger::serving_floor_bytes() const {
+  return state_->options().serving_floor_bytes;
+}
 
 absl::Status Ledger::CheckFitsBudget(const std::string& owner,
-                                     const MemoryPlan& plan) const {
-  return state_->CheckBudget(owner, plan);
+                                     const MemoryPlan& plan,
+                                     TaskClass task_class) const {
+  return state_->CheckBudget(owner, plan, task_class);
 }
 
 LedgerSnapshot Ledger::Snapshot() const { return state_->Snapshot(); }

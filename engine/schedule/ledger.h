@@ -5,10 +5,14 @@
 //
 //   Ledger ledger({.name = "devices/0", .budget_bytes = 2 << 30});
 //
-//   // On any thread but the device's: serving, which refuses at once ...
+//   // On the device's thread: serving, which takes what is there now ...
 //   ASSIGN_OR_RETURN(Ledger::Reservation held,
-//                    ledger.Reserve("models/lm/versions/3",
-//                                   InferencePlan(model, {1024, 16})));
+//                    ledger.TryReserve("models/lm/versions/3",
+//                                      InferencePlan(model, {1024, 16})));
+//   // ... elsewhere a trainer, which is refused at once ...
+//   ASSIGN_OR_RETURN(Ledger::Reservation held,
+//                    ledger.Reserve("trainers/y", TrainingPlan(model, shape),
+//                                   TaskClass::kTraining));
 //   // ... or a job, which waits in line.
 //   ASSIGN_OR_RETURN(Ledger::Reservation held,
 //                    ledger.ReserveOrWait("jobs/x", TrainingPlan(model, shape),
@@ -27,6 +31,10 @@
 // reserved until the last of them is gone: `reserved` is never less than
 // `used`, of each owner and in all.
 //
+// Training leaves a part of the budget alone, so that a model which is not
+// loaded can be served while a job runs that takes all it may. Serving may use
+// whatever is free.
+//
 // Several ledgers, for training on several devices: take them in the order of
 // the devices, so that two trainers never wait for each other.
 #ifndef RECURVE_ENGINE_SCHEDULE_LEDGER_H_
@@ -44,10 +52,12 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/schedule/memory_plan.h"
+#include "engine/schedule/task_class.h"
 
 namespace recurve {
 
-// Something that holds memory which it can do without: idle models. Thread-safe
+// Something of serving's that holds memory which it can do without: idle
+// models. Thread-safe
 // and called without the ledger's lock; it may call the ledger back.
 class Evictor {
  public:
@@ -79,7 +89,8 @@ struct WaitingRequest {
 // All at one instant.
 struct LedgerSnapshot {
   std::string name;
-  int64_t budget_bytes = 0;  // 0 = not limited
+  int64_t budget_bytes = 0;         // 0 = not limited
+  int64_t serving_floor_bytes = 0;  // of it, what training leaves
   int64_t reserved_bytes = 0;
   int64_t used_bytes = 0;
   int64_t reserved_high_water = 0;
@@ -97,6 +108,8 @@ class Ledger {
     // Taken off the budget for good, under the owner `workspace`: what the
     // device's threads keep for themselves (WorkspacePlan).
     int64_t workspace_bytes = 0;
+    // What training's owners together leave of the rest (ServingFloor).
+    int64_t serving_floor_bytes = 0;
     std::function<absl::Time()> now = absl::Now;
   };
 
@@ -146,9 +159,10 @@ class Ledger {
   // All reservations and buffers may outlive the ledger.
   ~Ledger();
 
-  // What fits now, if need be after asking the evictors; does not wait for
-  // memory that is only on its way back. For the device's own thread; from
-  // elsewhere Reserve is better.
+  // For serving: what fits now, if need be after asking the evictors; does not
+  // wait for memory that is only on its way back, but is Aborted then, as
+  // it will be there once the device's thread has done what is in its queues.
+  // For that thread; from elsewhere Reserve is better. Else errors of Reserve.
   absl::StatusOr<Reservation> TryReserve(const std::string& owner,
                                          const MemoryPlan& plan);
 
@@ -159,13 +173,15 @@ class Ledger {
   // ResourceExhausted has the numbers: "jobs/x needs 1.2 GiB (activations 1.0
   // GiB, weights 0.2 GiB): 0.3 GiB of the 2.0 GiB of devices/0 are free; held
   // by models/a/versions/1 0.9 GiB, ...".
-  absl::StatusOr<Reservation> Reserve(const std::string& owner,
-                                      const MemoryPlan& plan);
+  absl::StatusOr<Reservation> Reserve(
+      const std::string& owner, const MemoryPlan& plan,
+      TaskClass task_class = TaskClass::kServing);
 
-  // Waits in line, first come first served, until it fits; idle models are
-  // evicted for the first in line. ResourceExhausted, at once, only for what
-  // the whole budget does not hold; DeadlineExceeded and Cancelled, with the
-  // reason for the wait, as `wait` says. Not on the device's thread.
+  // For training. Waits in line, first come first served, until it fits; idle
+  // models are evicted for the first in line. ResourceExhausted, at once, only
+  // for what the whole budget, less serving's part, does not hold;
+  // DeadlineExceeded and Cancelled, with the reason for the wait, as `wait`
+  // says. Not on the device's thread.
   absl::StatusOr<Reservation> ReserveOrWait(const std::string& owner,
                                             const MemoryPlan& plan,
                                             const Wait& wait);
@@ -177,10 +193,12 @@ class Ledger {
 
   const std::string& name() const;
   int64_t budget_bytes() const;  // 0 = not limited
+  int64_t serving_floor_bytes() const;
   // Reserves nothing: whether `plan` would fit if nobody else held anything.
   // ResourceExhausted as Reserve says it.
-  absl::Status CheckFitsBudget(const std::string& owner,
-                               const MemoryPlan& plan) const;
+  absl::Status CheckFitsBudget(
+      const std::string& owner, const MemoryPlan& plan,
+      TaskClass task_class = TaskClass::kServing) const;
   LedgerSnapshot Snapshot() const;
 
  private:

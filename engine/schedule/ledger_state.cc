@@ -19,6 +19,13 @@ MemoryPlan operator-(const MemoryPlan& a, const MemoryPlan& b) {
                         -b.activations, -b.workspace, -b.sessions};
 }
 
+// Of a budget, for training to read.
+std::string KeptForServing(int64_t bytes) {
+  return absl::StrCat(
+      FormatBytes(bytes),
+      " of which are kept for serving (--serving_memory_share)");
+}
+
 void Raise(int64_t& high_water, int64_t level) {
   high_water = std::max(high_water, level);
 }
@@ -55,7 +62,7 @@ Ledger::State::State(const Options& options) : options_(options) {
   owner.memory.owner = "workspace";
   owner.memory.plan.workspace = bytes;
   owner.memory.reserved_bytes = owner.memory.reserved_high_water = bytes;
-  reserved_ = reserved_high_water_ = bytes;
+  all_.reserved = reserved_high_water_ = bytes;
 }
 
 void Ledger::State::Set(Account& account, const MemoryPlan& plan, int64_t used,
@@ -75,10 +82,15 @@ int64_t Ledger::State::Record(Account& account, const MemoryPlan& plan,
   account.held_ = held;
   const int64_t change = account.reserved() - reserved_before;
 
-  reserved_ += change;
-  leaving_ += account.reserved() - plan.total() - leaving_before;
+  for (Sums* sums : {&all_, &training_}) {
+    if (sums == &training_ && account.task_class_ != TaskClass::kTraining) {
+      continue;
+    }
+    sums->reserved += change;
+    sums->leaving += account.reserved() - plan.total() - leaving_before;
+  }
   used_ += used_change;
-  Raise(reserved_high_water_, reserved_);
+  Raise(reserved_high_water_, all_.reserved);
   Raise(used_high_water_, used_);
 
   Owner& owner = owners_[account.owner()];
@@ -93,41 +105,59 @@ int64_t Ledger::State::Record(Account& account, const MemoryPlan& plan,
   return change;
 }
 
-int64_t Ledger::State::Free() const {
-  // Half of the range: sums with it do not overflow.
-  const int64_t budget = options_.budget_bytes > 0
-                             ? options_.budget_bytes
-                             : std::numeric_limits<int64_t>::max() / 2;
-  return budget - reserved_;
-}
-
 int64_t Ledger::State::Extra(const Request& request) const {
   return std::max(request.plan.total(), request.account->used_) -
          request.account->reserved();
 }
 
-// What is promised to those that come before it.
-int64_t Ledger::State::Claimed(const Request& request) const {
-  int64_t claimed = 0;
+Ledger::State::Room Ledger::State::Whole(const Request& request) const {
+  // Half of the range: sums with it do not overflow.
+  Room room{options_.budget_bytes > 0 ? options_.budget_bytes
+                                      : std::numeric_limits<int64_t>::max() / 2,
+            all_, 0};
   for (const Request* urgent : urgent_) {
     if (urgent == &request) break;
-    claimed += Extra(*urgent);
+    room.claimed += Extra(*urgent);
   }
-  return claimed;
+  return room;
+}
+
+Ledger::State::Room Ledger::State::TrainingPart(const Request& request) const {
+  Room room{Whole(request).bytes - options_.workspace_bytes -
+                options_.serving_floor_bytes,
+            training_, 0};
+  for (const Request* urgent : urgent_) {
+    if (urgent == &request) break;
+    if (!IsTraining(*urgent)) continue;
+    room.claimed += Extra(*urgent);
+  }
+  return room;
+}
+
+int64_t Ledger::State::Free(const Request& request) const {
+  const int64_t free = Whole(request).Free();
+  return IsTraining(request) ? std::min(free, TrainingPart(request).Free())
+                             : free;
 }
 
 bool Ledger::State::TryGrant(const Request& request) {
   const int64_t extra = Extra(request);
   if (extra > 0) {
     if (request.turn == Turn::kInLine && !line_.empty()) return false;
-    if (extra > Free() - Claimed(request)) return false;
+    if (extra > Free(request)) return false;
   }
   Set(*request.account, request.plan, request.account->used_, /*held=*/true);
   return true;
 }
 
 int64_t Ledger::State::Missing(const Request& request) const {
-  return Extra(request) + Claimed(request) - Free() - leaving_;
+  const auto missing = [extra = Extra(request)](const Room& room) {
+    return extra - room.Free() - room.taken.leaving;
+  };
+  if (IsTraining(request) && missing(TrainingPart(request)) > 0) {
+    return kNotEvictable;
+  }
+  return missing(Whole(request));
 }
 
 void Ledger::State::Enqueue(Request* request) {
@@ -150,7 +180,7 @@ void Ledger::State::GrantWaiting() {
   for (auto* queue : {&urgent_, &line_}) {
     while (!queue->empty()) {
       Request* const first = queue->front();
-      if (Extra(*first) > Free()) return;
+      if (Extra(*first) > Free(*first)) return;
       queue->pop_front();
       first->granted = true;
       Set(*first->account, first->plan, first->account->used_, /*held=*/true);
@@ -159,8 +189,12 @@ void Ledger::State::GrantWaiting() {
 }
 
 absl::Status Ledger::State::CheckBudget(const std::string& owner,
-                                        const MemoryPlan& plan) const {
-  const int64_t budget = options_.budget_bytes - options_.workspace_bytes;
+                                        const MemoryPlan& plan,
+                                        TaskClass task_class) const {
+  const int64_t floor =
+      task_class == TaskClass::kTraining ? options_.serving_floor_bytes : 0;
+  const int64_t budget =
+      options_.budget_bytes - options_.workspace_bytes - floor;
   if (options_.budget_bytes == 0 || plan.total() <= budget) {
     return absl::OkStatus();
   }
@@ -171,7 +205,8 @@ absl::Status Ledger::State::CheckBudget(const std::string& owner,
       options_.workspace_bytes == 0
           ? ""
           : absl::StrCat(", of which its threads' workspace takes ",
-                         FormatBytes(options_.workspace_bytes))));
+                         FormatBytes(options_.workspace_bytes)),
+      floor == 0 ? "" : absl::StrCat(", ", KeptForServing(floor))));
 }
 
 std::string Ledger::State::Need(const Request& request) const {
@@ -184,12 +219,17 @@ std::string Ledger::State::Need(const Request& request) const {
 }
 
 std::string Ledger::State::Reason(const Request& request) const {
-  const int64_t free = std::max<int64_t>(Free() - Claimed(request), 0);
-  std::string reason = absl::StrCat(
-      Need(request), ", ", FormatBytes(free), " free of ",
-      FormatBytes(options_.budget_bytes), " of ", options_.name, Holders());
-  if (leaving_ > 0) {
-    absl::StrAppend(&reason, "; ", FormatBytes(leaving_), " being freed");
+  const int64_t free = std::max<int64_t>(Free(request), 0);
+  std::string reason =
+      absl::StrCat(Need(request), ", ", FormatBytes(free), " free of ",
+                   FormatBytes(options_.budget_bytes), " of ", options_.name);
+  if (IsTraining(request) && options_.serving_floor_bytes > 0) {
+    absl::StrAppend(&reason, ", ",
+                    KeptForServing(options_.serving_floor_bytes));
+  }
+  absl::StrAppend(&reason, Holders());
+  if (all_.leaving > 0) {
+    absl::StrAppend(&reason, "; ", FormatBytes(all_.leaving), " being freed");
   }
   if (request.turn != Turn::kInLine) return reason;
   const auto place = std::find(line_.begin(), line_.end(), &request);
@@ -247,7 +287,8 @@ LedgerSnapshot Ledger::State::Snapshot() const {
   LedgerSnapshot snapshot;
   snapshot.name = options_.name;
   snapshot.budget_bytes = options_.budget_bytes;
-  snapshot.reserved_bytes = reserved_;
+  snapshot.serving_floor_bytes = options_.serving_floor_bytes;
+  snapshot.reserved_bytes = all_.reserved;
   snapshot.used_bytes = used_;
   snapshot.reserved_high_water = reserved_high_water_;
   snapshot.used_high_water = used_high_water_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,13 +20,16 @@
 namespace recurve {
 
 // One reservation and what is allocated of it. Lives as long as its handle and
-// its buffers. All but `owner` and `state` belongs to the state's lock.
+// its buffers. All but what is const belongs to the state's lock.
 class Ledger::Account {
  public:
-  Account(std::shared_ptr<State> state, std::string owner)
-      : state_(std::move(state)), owner_(std::move(owner)) {}
+  Account(std::shared_ptr<State> state, std::string owner, TaskClass task_class)
+      : state_(std::move(state)),
+        owner_(std::move(owner)),
+        task_class_(task_class) {}
 
   const std::string& owner() const { return owner_; }
+  TaskClass task_class() const { return task_class_; }
   State& state() const { return *state_; }
 
   // Counts `bytes` as used, or not any more. Internal for more than the plan.
@@ -37,6 +41,7 @@ class Ledger::Account {
 
   const std::shared_ptr<State> state_;
   const std::string owner_;
+  const TaskClass task_class_;
   MemoryPlan plan_;
   int64_t used_ = 0;
   bool held_ = false;  // by a handle, once granted
@@ -70,7 +75,9 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
   // Grants it if it is the request's turn and it fits.
   bool TryGrant(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Bytes that eviction has to bring for TryGrant to succeed in the end, those
-  // not counted that are being freed already. At most 0 if none are needed.
+  // not counted that are being freed already: at most 0 if none are needed,
+  // kNotEvictable where training's own part of the budget is what is short.
+  static constexpr int64_t kNotEvictable = std::numeric_limits<int64_t>::max();
   int64_t Missing(const Request& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits with the others until granted or taken out.
@@ -80,8 +87,8 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // OK if nothing but others' reservations is in the way.
-  absl::Status CheckBudget(const std::string& owner,
-                           const MemoryPlan& plan) const;
+  absl::Status CheckBudget(const std::string& owner, const MemoryPlan& plan,
+                           TaskClass task_class) const;
   // "needs 1.2 GiB (...), 0.3 GiB of the 2.0 GiB of devices/0 are free; held by
   // ..."
   std::string Reason(const Request& request) const
@@ -103,6 +110,19 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
     OwnerMemory memory;
     int accounts = 0;  // held or with buffers
   };
+  struct Sums {
+    int64_t reserved = 0;
+    int64_t leaving = 0;  // of it, beyond plans
+  };
+  // A part of the budget that requests have to fit into: all of it, or what
+  // training may have.
+  struct Room {
+    int64_t bytes;
+    Sums taken;
+    int64_t claimed;  // promised to those that come before the request
+
+    int64_t Free() const { return bytes - taken.reserved - claimed; }
+  };
 
   // Sets what an account holds and uses, and all sums with it; the bytes that
   // it has reserved more than before.
@@ -113,20 +133,27 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Grants what waits and now fits, in turn.
   void GrantWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsTraining(const Request& request) {
+    return request.account->task_class() == TaskClass::kTraining;
+  }
   // Bytes that granting would add.
   int64_t Extra(const Request& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int64_t Claimed(const Request& request) const
+  Room Whole(const Request& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int64_t Free() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Room TrainingPart(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The least that the rooms have which the request has to fit into.
+  int64_t Free(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Need(const Request& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Holders() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   mutable absl::Mutex mutex_;
-  int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t leaving_ ABSL_GUARDED_BY(mutex_) = 0;  // of reserved_, beyond plans
+  Sums all_ ABSL_GUARDED_BY(mutex_);
+  Sums training_ ABSL_GUARDED_BY(mutex_);  // of them, training's
   int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t reserved_high_water_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t used_high_water_ ABSL_GUARDED_BY(mutex_) = 0;

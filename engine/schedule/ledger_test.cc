@@ -332,8 +332,9 @@ TEST(Ledger, TryReserveDoesNotWait) {
   Ledger ledger(Budget(100));
   IdleModels models(ledger, /*frees=*/false);
   models.Add("m1", 80);
-  EXPECT_THAT(ledger.TryReserve("a", Weights(90)).status().message(),
-              HasSubstr("80 bytes being freed"));
+  const absl::Status status = ledger.TryReserve("a", Weights(90)).status();
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("80 bytes being freed"));
   models.FreeReleased();
   EXPECT_TRUE(ledger.TryReserve("a", Weights(90)).ok());
 }
@@ -345,6 +346,108 @@ TEST(Ledger, GrowingEvictsToo) {
   auto a = Must(ledger.Reserve("a", Weights(40)));
   EXPECT_TRUE(a.Resize(Weights(90)).ok());
   EXPECT_THAT(Owners(ledger), ElementsAre("a"));
+}
+
+// --- What is kept for serving ---
+
+Ledger::Options KeptForServing(int64_t bytes, int64_t floor) {
+  Ledger::Options options = Budget(bytes);
+  options.serving_floor_bytes = floor;
+  return options;
+}
+
+TEST(ServingFloor, IsAShareOfWhatTheWorkspaceLeaves) {
+  const int64_t workspace = WorkspacePlan(2).total();
+  EXPECT_EQ(ServingFloor(workspace + 1000, 2, 0.25), 250);
+  EXPECT_EQ(ServingFloor(workspace + 1000, 2, 0), 0);
+  EXPECT_EQ(ServingFloor(workspace - 1, 2, 0.5), 0);
+  EXPECT_EQ(ServingFloor(0, 2, 0.5), 0);  // all of an unlimited budget
+}
+
+TEST(Ledger, TrainersAndJobsTogetherLeaveServingItsPart) {
+  Ledger ledger(KeptForServing(100, 20));
+  auto trainer =
+      Must(ledger.Reserve("trainers/y", Weights(50), TaskClass::kTraining));
+  auto job = Must(ledger.ReserveOrWait("jobs/x", Weights(30), {}));
+  EXPECT_EQ(
+      ledger.Reserve("trainers/z", Weights(1), TaskClass::kTraining).status(),
+      absl::ResourceExhaustedError(
+          "trainers/z needs 1 bytes (weights 1 bytes), 0 bytes free of 100 "
+          "bytes of devices/0, 20 bytes of which are kept for serving "
+          "(--serving_memory_share); held by trainers/y 50 bytes, jobs/x 30 "
+          "bytes"));
+  EXPECT_FALSE(trainer.Resize(Weights(51)).ok());
+  const auto model = Must(ledger.TryReserve("model", Weights(20)));
+  EXPECT_EQ(ledger.Snapshot().reserved_bytes, 100);
+  EXPECT_TRUE(trainer.Resize(Weights(49)).ok());
+  EXPECT_TRUE(job.Resize(Weights(31)).ok());
+}
+
+TEST(Ledger, ServingMayUseAllThatIsFree) {
+  Ledger ledger(KeptForServing(100, 20));
+  const auto model = Must(ledger.TryReserve("model", Weights(95)));
+  EXPECT_FALSE(
+      ledger.Reserve("trainers/y", Weights(10), TaskClass::kTraining).ok());
+  EXPECT_TRUE(
+      ledger.Reserve("trainers/y", Weights(5), TaskClass::kTraining).ok());
+}
+
+TEST(Ledger, WhatServingsPartDoesNotLeaveIsRefusedWithoutWaiting) {
+  Ledger::Options options = KeptForServing(4 * kMiB, kMiB);
+  options.workspace_bytes = kMiB;
+  Ledger ledger(options);
+  const absl::Status expected = absl::ResourceExhaustedError(
+      "a needs 2.5 MiB (weights 2.5 MiB); the budget of devices/0 is 4.0 MiB, "
+      "of which its threads' workspace takes 1.0 MiB, 1.0 MiB of which are "
+      "kept for serving (--serving_memory_share)");
+  const MemoryPlan plan = Weights(5 * kMiB / 2);
+  EXPECT_EQ(ledger.CheckFitsBudget("a", plan, TaskClass::kTraining), expected);
+  EXPECT_EQ(ledger.ReserveOrWait("a", plan, {}).status(), expected);
+  EXPECT_TRUE(ledger.CheckFitsBudget("a", plan).ok());
+  EXPECT_TRUE(ledger.ReserveOrWait("a", Weights(2 * kMiB), {}).ok());
+}
+
+TEST(Ledger, PartsOfTrainingsReservationsAreTrainings) {
+  Ledger ledger(KeptForServing(100, 20));
+  auto held = Must(ledger.ReserveOrWait("jobs/x", Weights(80), {}));
+  const auto part = held.Split(Weights(30));
+  held.Release();
+  EXPECT_FALSE(
+      ledger.Reserve("trainers/y", Weights(51), TaskClass::kTraining).ok());
+  EXPECT_TRUE(
+      ledger.Reserve("trainers/y", Weights(50), TaskClass::kTraining).ok());
+}
+
+TEST(Ledger, IdleModelsMakeRoomForTrainingWithinItsPart) {
+  Ledger ledger(KeptForServing(100, 20));
+  IdleModels models(ledger, /*frees=*/true);
+  models.Add("m1", 30);
+  models.Add("m2", 15);
+  auto job = Must(ledger.ReserveOrWait("jobs/x", Weights(80), {}));
+  EXPECT_THAT(Owners(ledger), ElementsAre("jobs/x", "m2"));
+  // No model's memory is any good to it.
+  EXPECT_FALSE(
+      ledger.Reserve("trainers/y", Weights(10), TaskClass::kTraining).ok());
+  EXPECT_THAT(Owners(ledger), ElementsAre("jobs/x", "m2"));
+  EXPECT_EQ(models.calls(), 1);
+}
+
+TEST(Ledger, ServingIsNotKeptOutByWhatTrainingIsPromised) {
+  Ledger ledger(KeptForServing(100, 20));
+  IdleModels models(ledger, /*frees=*/false);
+  models.Add("m1", 80);
+  std::thread device([&] {
+    models.WaitUntilEvicted();
+    // All that is free is the trainer's; what is being freed is enough for
+    // both.
+    EXPECT_TRUE(
+        absl::IsAborted(ledger.TryReserve("served", Weights(20)).status()));
+    models.FreeReleased();
+  });
+  const auto trainer =
+      Must(ledger.Reserve("trainers/y", Weights(80), TaskClass::kTraining));
+  device.join();
+  EXPECT_TRUE(ledger.TryReserve("served", Weights(20)).ok());
 }
 
 // --- Waiting ---

@@ -123,6 +123,13 @@ MemoryPlan WorkspacePlan(int num_threads) {
   return plan;
 }
 
+int64_t ServingFloor(int64_t budget_bytes, int num_threads, double share) {
+  if (budget_bytes == 0) return 0;
+  const int64_t rest = budget_bytes - WorkspacePlan(num_threads).total();
+  return std::max<int64_t>(
+      static_cast<int64_t>(share * static_cast<double>(rest)), 0);
+}
+
 MemoryPlan SessionsPlan(const Model& model, int64_t num_sessions) {
   MemoryPlan plan;
   plan.sessions = num_sessions * model.state_size() * kFloatBytes;

@@ -82,6 +82,12 @@ int64_t MaxExchangePieces(int64_t num_micro_batches, int world_size);
 // many models the device runs: one reservation a device.
 MemoryPlan WorkspacePlan(int num_threads);
 
+// What training leaves of a device's budget for serving: `share`, 0 to
+// kMaxServingMemoryShare, of what the workspace leaves; 0 where the budget is
+// not limited (0).
+inline constexpr double kMaxServingMemoryShare = 0.9;
+int64_t ServingFloor(int64_t budget_bytes, int num_threads, double share);
+
 // Recurrent states held on a device.
 MemoryPlan SessionsPlan(const Model& model, int64_t num_sessions);
 

@@ -17,7 +17,8 @@ namespace {
 
 int64_t Available(const DeviceBudget& device) {
   if (device.bytes == 0) return std::numeric_limits<int64_t>::max();
-  return device.bytes - WorkspacePlan(device.threads).total();
+  return device.bytes - WorkspacePlan(device.threads).total() -
+         device.serving_floor;
 }
 
 bool Holds(const Model& model, const TrainingNeeds& needs,
@@ -95,6 +96,14 @@ std::string Advice(const Model& model, const TrainingNeeds& needs,
          "larger budget (--devices=...:memory=SIZE)";
 }
 
+std::string BudgetText(const DeviceBudget& device) {
+  const std::string text =
+      absl::StrCat("budget of ", device.name, " ", FormatBytes(device.bytes));
+  if (device.serving_floor == 0) return text;
+  return absl::StrCat(text, " less ", FormatBytes(device.serving_floor),
+                      " for serving (--serving_memory_share)");
+}
+
 absl::Status Refusal(const Model& model, const TrainingNeeds& needs,
                      absl::Span<const DeviceBudget> devices) {
   const DeviceBudget& roomiest =
@@ -109,8 +118,7 @@ absl::Status Refusal(const Model& model, const TrainingNeeds& needs,
       " on a device: ", LargestTerms(plan), "; ",
       absl::StrJoin(devices, ", ",
                     [](std::string* out, const DeviceBudget& device) {
-                      absl::StrAppend(out, "budget of ", device.name, " ",
-                                      FormatBytes(device.bytes));
+                      absl::StrAppend(out, BudgetText(device));
                     }),
       "; ", Advice(model, needs, roomiest)));
 }
@@ -118,10 +126,11 @@ absl::Status Refusal(const Model& model, const TrainingNeeds& needs,
 // What is left of it; at least its workspace.
 DeviceBudget Without(const MemoryPlan& beside, const DeviceBudget& device) {
   if (device.bytes == 0) return device;
-  const int64_t workspace = WorkspacePlan(device.threads).total();
-  return {absl::StrCat(device.name, " without ", FormatBytes(beside.total()),
-                       " for the job's evaluations"),
-          std::max(workspace, device.bytes - beside.total()), device.threads};
+  DeviceBudget left = device;
+  absl::StrAppend(&left.name, " without ", FormatBytes(beside.total()),
+                  " for the job's evaluations");
+  left.bytes -= std::min(beside.total(), Available(device));
+  return left;
 }
 
 // With what is beside on any one device; no members if it fits on none.

@@ -43,9 +43,10 @@ MemoryPlan TrainingPlan(const Model& model, const TrainingNeeds& needs,
                         int rank, int world_size);
 
 struct DeviceBudget {
-  std::string name;   // for messages: devices/0
-  int64_t bytes = 0;  // 0 = not limited
-  int threads = 1;    // their workspace is taken off
+  std::string name;           // for messages: devices/0
+  int64_t bytes = 0;          // 0 = not limited
+  int threads = 1;            // their workspace is taken off
+  int64_t serving_floor = 0;  // and this: ServingFloor
 };
 
 // The devices, ascending, that can hold their part of the run and any of its

@@ -14,7 +14,10 @@
 namespace recurve {
 
 BatchRunner::BatchRunner(DevicePool& devices, const Options& options)
-    : devices_(devices), options_(options), lines_(devices.size()) {
+    : devices_(devices),
+      options_(options),
+      lines_(devices.size()),
+      admits_later_(devices.size()) {
   for (int rank = 0; rank < devices_.size(); ++rank) {
     caches_.push_back(std::make_unique<ExecutorCache>(devices_.device(rank)));
   }
@@ -26,12 +29,16 @@ BatchRunner::~BatchRunner() {
     mutex_.Await(absl::Condition(
         +[](int64_t* running) { return *running == 0; }, &running_));
   }
-  // A device's memory is freed on its thread, before the device goes.
+  // A device's memory is freed on its thread, before the device goes, and
+  // behind what was enqueued there in either class.
   absl::BlockingCounter cleared(devices_.size());
   for (int rank = 0; rank < devices_.size(); ++rank) {
-    devices_.device(rank).Enqueue(TaskClass::kServing, [&, rank](Backend&) {
-      caches_[rank]->Clear();
-      cleared.DecrementCount();
+    DeviceWorker& device = devices_.device(rank);
+    device.Enqueue(TaskClass::kTraining, [&, rank](Backend&) {
+      device.Enqueue(TaskClass::kServing, [&, rank](Backend&) {
+        caches_[rank]->Clear();
+        cleared.DecrementCount();
+      });
     });
   }
   cleared.Wait();
@@ -44,23 +51,30 @@ void BatchRunner::Start(BatchRun run) {
       devices_, options_, MemoryOwner(*run.version), *run.version->model,
       run.batch.cu_seqlens, run.call_rows, run.memory);
   if (!plan.ok()) return run.done(plan.status());
-  std::vector<int> ranks = devices_.ByLoad(plan->ranks);
-  ranks.resize(std::min(ranks.size(), plan->chains.size()));
+  const std::vector<int> ranks = devices_.ByLoad(plan->ranks);
+  const size_t parts = std::min(ranks.size(), plan->chains.size());
   auto progress = std::make_shared<RunProgress>(
-      std::move(run), *std::move(plan), static_cast<int>(ranks.size()));
+      std::move(run), *std::move(plan), static_cast<int>(parts),
+      std::vector<int>(ranks.begin() + parts, ranks.end()));
   {
     absl::MutexLock lock(&mutex_);
     ++running_;
     ++uses_[progress->run.version.get()].runs;
   }
-  for (const int rank : ranks) {
+  for (size_t i = 0; i < parts; ++i) {
     Part part;
     part.progress = progress;
-    part.rank = rank;
-    devices_.device(rank).Enqueue(
-        TaskClass::kServing,
-        [this, part](Backend& backend) { Arrive(part, backend); });
+    part.rank = ranks[i];
+    Send(std::move(part));
   }
+}
+
+void BatchRunner::Send(Part part) {
+  DeviceWorker& device = devices_.device(part.rank);
+  device.Enqueue(TaskClass::kServing,
+                 [this, part = std::move(part)](Backend& backend) {
+                   Arrive(part, backend);
+                 });
 }
 
 std::vector<MemoryPlan> BatchRunner::PassMemories(
@@ -92,6 +106,7 @@ void BatchRunner::Arrive(Part part, Backend& backend) {
     const Entry entry = TryEnter(part, backend);
     if (entry == Entry::kIsGone) return;
     if (entry == Entry::kBegins) return RunNext(std::move(part), backend);
+    if (entry == Entry::kWaitsForRelease) EnqueueAdmission(part.rank);
   }
   part.since = absl::Now();
   absl::MutexLock lock(&mutex_);
@@ -118,13 +133,25 @@ BatchRunner::Entry BatchRunner::TryEnter(Part& part, Backend& backend) {
     cache.Release(part.slot);
     return Entry::kIsGone;
   }
+  part.reason = std::string(slot.status().message());
+  if (absl::IsAborted(slot.status())) return Entry::kWaitsForRelease;
   if (run.memory == nullptr && absl::IsResourceExhausted(slot.status()) &&
       cache.AnyInUse()) {
-    part.reason = std::string(slot.status().message());
     return Entry::kWaits;
   }
-  GiveUp(part, slot.status());
+  Refuse(part, slot.status());
   return Entry::kIsGone;
+}
+
+// Others hold this device's memory; there may be some elsewhere.
+void BatchRunner::Refuse(Part part, const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) {
+    if (const auto rank = part.progress->TakeSpareRank()) {
+      part.rank = *rank;
+      return Send(std::move(part));
+    }
+  }
+  GiveUp(part, status);
 }
 
 // One chunk, then the next behind whatever else waits for the device, so that
@@ -154,6 +181,17 @@ void BatchRunner::EnqueueNext(Part part) {
       [this, part](Backend& backend) { RunNext(part, backend); });
 }
 
+// Behind the tasks that free memory: as training's, since these may be, and so
+// that it never keeps them from running.
+void BatchRunner::EnqueueAdmission(int rank) {
+  if (std::exchange(admits_later_[rank], true)) return;
+  devices_.device(rank).Enqueue(TaskClass::kTraining,
+                                [this, rank](Backend& backend) {
+                                  admits_later_[rank] = false;
+                                  AdmitWaiting(rank, backend);
+                                });
+}
+
 // In turn, as far as there is room.
 void BatchRunner::AdmitWaiting(int rank, Backend& backend) {
   DropUnwanted(rank);
@@ -166,8 +204,9 @@ void BatchRunner::AdmitWaiting(int rank, Backend& backend) {
     }
     const Entry entry = TryEnter(first, backend);
     if (entry == Entry::kBegins) EnqueueNext(first);
+    if (entry == Entry::kWaitsForRelease) EnqueueAdmission(rank);
     absl::MutexLock lock(&mutex_);
-    if (entry == Entry::kWaits) {
+    if (entry == Entry::kWaits || entry == Entry::kWaitsForRelease) {
       lines_[rank].front().reason = first.reason;
       return;
     }

@@ -5,7 +5,8 @@
 // Each device that takes part makes room for the model and for the arena of its
 // largest pass before the first, and keeps both at least until its last. Where
 // models in use leave no room, runs wait in line, first come first served; not
-// those that bring memory of their own.
+// those that bring memory of their own. Where training leaves none, another
+// device is asked.
 #ifndef RECURVE_ENGINE_SERVE_BATCH_RUNNER_H_
 #define RECURVE_ENGINE_SERVE_BATCH_RUNNER_H_
 
@@ -46,8 +47,8 @@ class BatchRunner {
 
   // Returns at once. The run ends with ResourceExhausted, with the numbers, if
   // the batch cannot be cut small enough for any device's budget, and if what
-  // others than models in use hold leaves no room. With memory
-  // of its own it is not refused: what is held is one of its PassMemories.
+  // others than models in use hold leaves no room on any. With memory of its
+  // own it is not refused: what is held is one of its PassMemories.
   void Start(BatchRun run);
   // What a run of this batch could do with, most first.
   std::vector<MemoryPlan> PassMemories(
@@ -74,13 +75,17 @@ class BatchRunner {
     absl::Time since;
     std::string reason;
   };
-  enum class Entry { kBegins, kWaits, kIsGone };
+  // kWaitsForRelease: for memory that the device's own tasks are about to free.
+  enum class Entry { kBegins, kWaits, kWaitsForRelease, kIsGone };
 
+  void Send(Part part);
   // On the device's thread.
   void Arrive(Part part, Backend& backend);
   Entry TryEnter(Part& part, Backend& backend);
   void RunNext(Part part, Backend& backend);
   void EnqueueNext(Part part);
+  void EnqueueAdmission(int rank);
+  void Refuse(Part part, const absl::Status& status);
   void AdmitWaiting(int rank, Backend& backend);
   void DropUnwanted(int rank);
   void GiveUp(const Part& part, const absl::Status& status);
@@ -102,6 +107,7 @@ class BatchRunner {
   std::map<const ModelVersion*, Use> uses_ ABSL_GUARDED_BY(mutex_);
   // By device; changed by its thread alone.
   std::vector<std::deque<Part>> lines_ ABSL_GUARDED_BY(mutex_);
+  std::vector<char> admits_later_;  // each its device's thread's
 };
 
 }  // namespace recurve

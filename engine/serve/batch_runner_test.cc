@@ -60,8 +60,9 @@ std::string Room(int64_t bytes) {
 }
 
 struct Fixture {
-  explicit Fixture(const std::string& specs)
-      : devices(*ParseDevices(specs)),
+  explicit Fixture(const std::string& specs,
+                   const DeviceOptions& options = DeviceOptions())
+      : devices(*ParseDevices(specs), CreateBackend, options),
         runner(devices, {.max_batch_rows = kRows}) {}
 
   Ledger& ledger(int rank = 0) { return devices.device(rank).ledger(); }
@@ -430,6 +431,72 @@ TEST(BatchRunnerTest, ADeviceWithoutRoomGetsNone) {
   EXPECT_EQ(*Logits(fixture.runner, version, lengths),
             LogitsAlone(version, lengths));
   EXPECT_THAT(fixture.Owners(0), ElementsAre("jobs/x"));
+}
+
+// Whatever is trained: the pass is as small as what is kept for serving.
+TEST(BatchRunnerTest,
+     AModelThatIsNotLoadedRunsBesideTrainingThatTakesAllItMay) {
+  const ModelHandle a = Version(kOneWay, "a");
+  const ModelHandle b = Version(kBidirectional, "b");
+  const int64_t floor = std::max(BytesOf(a, 1), BytesOf(b, 5));
+  ASSERT_LT(floor, BytesOf(a));
+  Fixture fixture(Room(4 * floor), {.serving_memory_share = 0.25});
+  ASSERT_EQ(fixture.ledger().serving_floor_bytes(), floor);
+  MemoryPlan plan;
+  plan.gradients = 3 * floor;
+  const auto training =
+      fixture.ledger().Reserve("jobs/x", plan, TaskClass::kTraining);
+  ASSERT_TRUE(training.ok()) << training.status();
+  const std::vector<int64_t> lengths = {5, 1, 3, 1};
+  for (const ModelHandle& version : {a, b, a, b}) {
+    EXPECT_EQ(*Logits(fixture.runner, version, lengths),
+              LogitsAlone(version, lengths));
+  }
+}
+
+// Another device has its memory, though more work.
+TEST(BatchRunnerTest, ARunThatADeviceRefusesGoesToAnother) {
+  const ModelHandle version = Version(kOneWay, "a");
+  const int64_t bytes = BytesOf(version);
+  Fixture fixture(absl::StrCat(Room(bytes), ",", Room(bytes)));
+  for (const int full : {0, 1}) {
+    MemoryPlan plan;
+    plan.gradients = 1;
+    const auto training = *fixture.ledger(full).Reserve("jobs/x", plan);
+    EXPECT_EQ(*Logits(fixture.runner, version, {5}), LogitsAlone(version, {5}));
+    EXPECT_THAT(fixture.Owners(full), ElementsAre("jobs/x"));
+    EXPECT_THAT(fixture.Owners(1 - full), ElementsAre("a"));
+    fixture.runner.Drop(*version);
+    fixture.Settle();
+  }
+}
+
+// Of a model that a job has evicted.
+TEST(BatchRunnerTest, WaitsForMemoryThatTheDeviceIsAboutToFree) {
+  const ModelHandle a = Version(kOneWay, "a");
+  const ModelHandle b = Version(kBidirectional, "b");
+  ASSERT_LT(BytesOf(b), BytesOf(a));
+  Fixture fixture(Room(BytesOf(a)));
+  const std::vector<int64_t> all_rows(kRows, 1);
+  ASSERT_TRUE(Logits(fixture.runner, a, all_rows).ok());
+  absl::Notification evicted;
+  fixture.devices.device(0).Enqueue(
+      TaskClass::kServing, [&](Backend&) { evicted.WaitForNotification(); });
+  Ends ends;
+  BatchRun run = MakeRun(b, {5});
+  run.done = ends.Of("b");
+  fixture.runner.Start(std::move(run));  // before the task that frees
+  std::thread job([&] {
+    MemoryPlan plan;
+    plan.gradients = BytesOf(a) - BytesOf(b);
+    EXPECT_TRUE(fixture.ledger().Reserve("jobs/x", plan).ok());
+  });
+  while (fixture.ledger().Snapshot().waiting.empty()) {
+    std::this_thread::yield();
+  }
+  evicted.Notify();
+  job.join();
+  EXPECT_THAT(ends.Wait(1), ElementsAre("b OK"));
 }
 
 TEST(BatchRunnerTest, VersionsThatAreGoneLeaveNothing) {

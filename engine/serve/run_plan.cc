@@ -49,6 +49,15 @@ class Room {
     return ranks;
   }
 
+  // Whether a pass can be had whatever is trained meanwhile.
+  bool IsKeptSomewhere(const MemoryPlan& memory) const {
+    if (held_ != nullptr || RanksFor(memory).empty()) return false;
+    for (int rank = 0; rank < devices_.size(); ++rank) {
+      if (memory.total() <= ledger(rank).serving_floor_bytes()) return true;
+    }
+    return false;
+  }
+
   // Of what has no ranks.
   absl::Status Refusal(const MemoryPlan& memory) const {
     if (memory.activations > limits_.max_arena_bytes) {
@@ -89,6 +98,13 @@ class Room {
   const HeldMemory* const held_;
 };
 
+// The most rows, halved from `max_rows` on, whose pass `fits`; 1 if none does.
+template <typename Fits>
+int64_t MostRows(int64_t max_rows, const Fits& fits) {
+  while (max_rows > 1 && !fits(max_rows)) max_rows = Half(max_rows);
+  return max_rows;
+}
+
 }  // namespace
 
 MemoryPlan PassMemory(const Model& model, absl::Span<const int64_t> cu_seqlens,
@@ -118,12 +134,13 @@ absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
   CutOptions options;
   options.in_time = CutsInTime(model);
   options.call_rows = call_rows;
-  options.max_rows = limits.max_batch_rows;
-  while (
-      options.max_rows > 1 &&
-      room.RanksFor(InferencePlan(model, {options.max_rows, options.max_rows}))
-          .empty()) {
-    options.max_rows = Half(options.max_rows);
+  options.max_rows = MostRows(limits.max_batch_rows, [&](int64_t rows) {
+    return room.IsKeptSomewhere(PassMemory(model, cu_seqlens, rows));
+  });
+  if (!room.IsKeptSomewhere(PassMemory(model, cu_seqlens, options.max_rows))) {
+    options.max_rows = MostRows(limits.max_batch_rows, [&](int64_t rows) {
+      return !room.RanksFor(InferencePlan(model, {rows, rows})).empty();
+    });
   }
   RunPlan plan;
   plan.memory = PassMemory(model, cu_seqlens, options.max_rows);

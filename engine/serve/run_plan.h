@@ -18,8 +18,8 @@
 namespace recurve {
 
 struct RunLimits {
-  // Rows in one forward pass, fewer where no device's budget holds as many;
-  // longer sequences are cut in time if the model allows it.
+  // Rows in one forward pass, fewer where no device holds as many whatever is
+  // trained; longer sequences are cut in time if the model allows it.
   int64_t max_batch_rows = 1024;
   // Activations of one pass on a device. Only what is not cut in time
   // (bidirectional models, mean and max pooling) comes near it.
@@ -44,7 +44,8 @@ std::vector<MemoryPlan> PassMemories(const Model& model,
                                      const RunLimits& limits);
 
 // On `held`, or, if that is null, on any of `devices`: with as many rows as
-// some device's budget holds even if each is a sequence of its own.
+// some device keeps memory for beside training, even if each is a sequence of
+// its own; if none keeps enough, as some device's whole budget holds.
 // ResourceExhausted, with the numbers, if no pass can be small enough. `owner`
 // is the name of the model in messages, `call_rows` as in CutOptions.
 absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,

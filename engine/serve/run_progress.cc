@@ -7,8 +7,12 @@
 
 namespace recurve {
 
-RunProgress::RunProgress(BatchRun given, RunPlan made, int parts)
-    : run(std::move(given)), plan(std::move(made)), waiting_(parts) {
+RunProgress::RunProgress(BatchRun given, RunPlan made, int parts,
+                         std::vector<int> spare_ranks)
+    : run(std::move(given)),
+      plan(std::move(made)),
+      waiting_(parts),
+      spare_ranks_(std::move(spare_ranks)) {
   const bool carries =
       std::any_of(plan.chains.begin(), plan.chains.end(),
                   [](const Chain& chain) { return chain.size() > 1; });
@@ -62,6 +66,14 @@ bool RunProgress::Advance(Place& place, const absl::Status& status,
   }
   *last = --active_ == 0;
   return false;
+}
+
+std::optional<int> RunProgress::TakeSpareRank() {
+  absl::MutexLock lock(&mutex_);
+  if (spare_ranks_.empty()) return std::nullopt;
+  const int rank = spare_ranks_.front();
+  spare_ranks_.erase(spare_ranks_.begin());
+  return rank;
 }
 
 bool RunProgress::GiveUp(const absl::Status& status) {

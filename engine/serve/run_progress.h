@@ -3,6 +3,8 @@
 #define RECURVE_ENGINE_SERVE_RUN_PROGRESS_H_
 
 #include <cstddef>
+#include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -14,9 +16,9 @@
 
 namespace recurve {
 
-// Parts, one a device, share the work: each waits for memory, takes chain after
-// chain, and ends. Thread-safe. Chunks of different chains touch disjoint rows
-// of the state.
+// Parts, at most one a device, share the work: each waits for memory, takes
+// chain after chain, and ends. Thread-safe. Chunks of different chains touch
+// disjoint rows of the state.
 class RunProgress {
  public:
   struct Place {  // in the run's chains
@@ -24,7 +26,9 @@ class RunProgress {
     size_t chunk = 0;
   };
 
-  RunProgress(BatchRun given, RunPlan made, int parts);
+  // One part for each of these devices; the spare ones have none to begin with.
+  RunProgress(BatchRun given, RunPlan made, int parts,
+              std::vector<int> spare_ranks);
 
   const Chunk& ChunkAt(Place place) const {
     return plan.chains[place.chain][place.chunk];
@@ -44,6 +48,8 @@ class RunProgress {
   // Where the part goes on that did the chunk at `place` with this result;
   // false if it is finished, `*last` if the run is.
   bool Advance(Place& place, const absl::Status& status, bool* last);
+  // For a part that its device refuses: another that could have it.
+  std::optional<int> TakeSpareRank();
   // A part ends before it began; the others do its work. True if there are none
   // and the run ends with this status.
   bool GiveUp(const absl::Status& status);
@@ -61,6 +67,7 @@ class RunProgress {
   int waiting_ ABSL_GUARDED_BY(mutex_);  // parts for memory
   int active_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t next_chain_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<int> spare_ranks_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace recurve
