@@ -74,10 +74,10 @@ Fibre::Fibre(void (*entry)()) : entry_(entry), stack_bytes_(kStackBytes) {
   mprotect(mapping_, kPage, PROT_NONE);
   stack_bottom_ = static_cast<char*>(mapping_) + kPage;
   // What the first switch pops: six registers, then Enter as the address to
-  // return to, then nothing to return to after it.
+  // return to, then nothing to return to after it (and the stack's pointer is 8
+  // off a multiple of 16, as at the entry of every function).
   auto* top = reinterpret_cast<uintptr_t*>(static_cast<char*>(mapping_) +
                                            kPage + kStackBytes);
-  *--top = 0;
   *--top = 0;
   *--top = reinterpret_cast<uintptr_t>(&Fibre::Enter);
   for (int i = 0; i < 6; ++i) *--top = 0;

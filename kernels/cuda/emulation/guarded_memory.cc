@@ -19,6 +19,7 @@ namespace recurve::cuda::emulation {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr size_t kGapBytes = 64 << 10;  // on either side; addresses alone
 // NaN as a float, so that reading a guard shows, and nothing a kernel would
 // write.
 constexpr unsigned char kGuard[4] = {0x5A, 0x5A, 0xFA, 0xFF};
@@ -45,7 +46,7 @@ bool HoldsGuard(const char* begin, const char* end) {
 }  // namespace
 
 GuardedMemory::GuardedMemory(size_t size, size_t alignment) : size_(size) {
-  mapping_bytes_ = RoundUp(size, kPage) + 2 * kPage;
+  mapping_bytes_ = RoundUp(size, kPage) + 2 * kGapBytes;
   void* mapping = mmap(nullptr, mapping_bytes_, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) Fault("no memory for %zu bytes", size);
@@ -64,9 +65,9 @@ GuardedMemory::~GuardedMemory() {
   munmap(mapping_, mapping_bytes_);
 }
 
-char* GuardedMemory::pages() const { return mapping_ + kPage; }
+char* GuardedMemory::pages() const { return mapping_ + kGapBytes; }
 char* GuardedMemory::pages_end() const {
-  return mapping_ + mapping_bytes_ - kPage;
+  return mapping_ + mapping_bytes_ - kGapBytes;
 }
 
 void GuardedMemory::Fill() { std::memset(data_, 0xFF, size_); }

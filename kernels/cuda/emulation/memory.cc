@@ -1,18 +1,15 @@
 #include "kernels/cuda/emulation/memory.h"
 
-#include <signal.h>
-
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 
 #include "kernels/cuda/emulation/api_call.h"
-#include "kernels/cuda/emulation/block.h"
 #include "kernels/cuda/emulation/capture.h"
 #include "kernels/cuda/emulation/control.h"
+#include "kernels/cuda/emulation/crash_report.h"
+#include "kernels/cuda/emulation/fault.h"
 #include "kernels/cuda/emulation/guarded_memory.h"
 #include "kernels/cuda/emulation/stream.h"
 
@@ -59,43 +56,11 @@ size_t BytesOn(int device) {
   return AllocatedBytes([](int d, int wanted) { return d == wanted; }, device);
 }
 
-// Says what the address is before the program dies of touching it.
-struct sigaction previous_action;
-
-void ExplainSegmentationFault(int, siginfo_t* info, void*) {
-  const Allocation* near = AllocationBefore(info->si_addr);
-  if (near != nullptr) {
-    char text[256];
-    std::snprintf(
-        text, sizeof(text),
-        "CUDA emulation: access at byte %td of %zu bytes of %s memory%s\n",
-        static_cast<char*>(info->si_addr) -
-            static_cast<char*>(near->memory->data()),
-        near->memory->size(), near->device == kPinned ? "pinned" : "device",
-        RunningGrid()[0] == 0 && near->device != kPinned ? " by host code"
-                                                         : "");
-    std::fputs(text, stderr);
-    std::fputs(RunningGrid(), stderr);
-  }
-  sigaction(SIGSEGV, &previous_action, nullptr);  // it faults again
-}
-
-void ExplainFaults() {
-  static const bool installed = [] {
-    struct sigaction action;
-    std::memset(&action, 0, sizeof(action));
-    action.sa_sigaction = ExplainSegmentationFault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    return sigaction(SIGSEGV, &action, &previous_action) == 0;
-  }();
-  static_cast<void>(installed);
-}
-
 cudaError_t Allocate(void** pointer, size_t bytes, int device) {
   if (pointer == nullptr) return cudaErrorInvalidValue;
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  ExplainFaults();
+  ExplainCrashes();
   Memory& memory = GetMemory();
   if (device != kPinned) {
     size_t used = BytesOn(device);
@@ -160,6 +125,14 @@ MemoryRange FindRange(const void* begin, size_t bytes) {
   size_t size = before->memory->size();
   if (offset >= size && !(offset == size && bytes == 0)) return {};
   return {before->device, bytes <= size - offset};
+}
+
+std::optional<Neighbour> FindNeighbour(const void* p) {
+  const Allocation* before = AllocationBefore(p);
+  if (before == nullptr) return std::nullopt;
+  return Neighbour{before->device, before->memory->size(),
+                   static_cast<const char*>(p) -
+                       static_cast<const char*>(before->memory->data())};
 }
 
 size_t DeviceMemoryBytes() { return GetMemory().device_bytes; }

@@ -7,6 +7,7 @@
 #define RECURVE_KERNELS_CUDA_EMULATION_MEMORY_H_
 
 #include <cstddef>
+#include <optional>
 #include <set>
 
 namespace recurve::cuda::emulation {
@@ -21,6 +22,14 @@ struct MemoryRange {
   bool inside = true;
 };
 MemoryRange FindRange(const void* begin, size_t bytes);
+
+// The allocation at or before an address, and how far behind its beginning.
+struct Neighbour {
+  int device;
+  size_t size;
+  ptrdiff_t offset;
+};
+std::optional<Neighbour> FindNeighbour(const void* p);
 
 size_t DeviceMemoryBytes();  // of each device
 void ResetDeviceMemory();    // to what it is by default

@@ -9,6 +9,7 @@
 #include "kernels/cuda/emulation/block.h"
 #include "kernels/cuda/emulation/capture.h"
 #include "kernels/cuda/emulation/control.h"
+#include "kernels/cuda/emulation/crash_report.h"
 #include "kernels/cuda/emulation/launch.h"
 #include "kernels/cuda/emulation/order.h"
 
@@ -268,6 +269,7 @@ cudaError_t LaunchGrid(int kernel, dim3 grid, dim3 block, cudaStream_t stream,
     work.memory = AccessibleDevices(found->device);
     work.is_kernel = true;
     work.run = [=, body = std::move(body)] {
+      ExplainCrashes();
       MarkLaunched(kernel);
       RunGrid(KernelName(kernel), grid, block, body);
     };

@@ -1,0 +1,54 @@
+#include "kernels/cuda/emulation/coverage.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/emulation/coverage_check.h"
+#include "kernels/cuda/emulation/device_array.h"
+#include "kernels/cuda/emulation/test_kernels.h"
+
+namespace recurve::cuda::emulation {
+namespace {
+
+constexpr char kAxpy[] = "recurve::cuda::emulation::AxpyKernel<64>";
+
+bool IsUncovered(const std::string& name) {
+  std::vector<std::string> names = UncoveredKernels();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+TEST(Coverage, KernelIsCoveredOnceItsOutputIsCompared) {
+  EXPECT_TRUE(
+      KernelTemplates().contains("recurve::cuda::emulation::AxpyKernel"));
+  ASSERT_TRUE(IsUncovered(kAxpy));
+  DeviceArray<float> x(std::vector<float>{1}), y(std::vector<float>{2});
+  ExpectEqual(y, std::vector<float>{2});  // before the launch: counts nothing
+  ASSERT_EQ(Axpy({1, 3.0f, x.data(), y.data()}, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_TRUE(IsUncovered(kAxpy));
+  ExpectEqual(y, std::vector<float>{5});
+  EXPECT_FALSE(IsUncovered(kAxpy));
+  EXPECT_EQ(CoveredKernelTemplates().size(), 1);
+}
+
+TEST(Coverage, KernelThatNobodyCallsIsMissed) {
+  std::vector<std::string> missing = MissingCoverage({});
+  EXPECT_NE(std::find(missing.begin(), missing.end(),
+                      "no comparison follows a launch of "
+                      "recurve::cuda::emulation::ShiftKernel<false>"),
+            missing.end());
+}
+
+TEST(Coverage, CountsGlobalFunctions) {
+  EXPECT_EQ(CountGlobalFunctions("template <int k>\n__global__ void A() {}\n"
+                                 "// a __global__ function\n"
+                                 "__global__ void B(); // __global__"),
+            2);
+  EXPECT_EQ(CountGlobalFunctions(""), 0);
+}
+
+}  // namespace
+}  // namespace recurve::cuda::emulation
