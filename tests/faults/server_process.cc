@@ -20,8 +20,6 @@
 namespace recurve::faults {
 namespace {
 
-constexpr absl::Duration kStartPatience = absl::Minutes(1);
-
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -88,7 +86,7 @@ std::unique_ptr<ServerProcess> ServerProcess::Start(
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ServerProcess::Connect() {
-  const absl::Time deadline = absl::Now() + kStartPatience;
+  const absl::Time deadline = absl::Now() + kPatience;
   while (absl::Now() < deadline) {
     const std::string address = AddressIn(Log());
     if (!address.empty()) return Client::Connect(address);
@@ -104,7 +102,7 @@ bool ServerProcess::running() {
 }
 
 bool ServerProcess::EndsSoon() {
-  const absl::Time deadline = absl::Now() + absl::Seconds(1);
+  const absl::Time deadline = absl::Now() + kPatience;
   while (running() && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(1));
   }

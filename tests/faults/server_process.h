@@ -14,6 +14,9 @@
 
 namespace recurve::faults {
 
+// For what is sure to come, however slow the machine.
+inline constexpr absl::Duration kPatience = absl::Minutes(4);
+
 // A new folder of tests, removed at its end unless a test has failed.
 class Folder {
  public:
@@ -36,11 +39,11 @@ class ServerProcess {
   ~ServerProcess() { Kill(); }
 
   // A client of it, once it listens. Unavailable if it ended instead, with what
-  // it printed; DeadlineExceeded after a minute.
+  // it printed; DeadlineExceeded after kPatience.
   absl::StatusOr<std::unique_ptr<Client>> Connect();
 
   bool running();
-  // Whether it ends within a second: a client knows of the end of a process
+  // Whether it ends within kPatience: a client knows of the end of a process
   // before its parent does.
   bool EndsSoon();
   std::string Log() const;

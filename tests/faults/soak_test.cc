@@ -37,6 +37,7 @@ constexpr int kVocabulary = 16;
 // A twentieth: what the peaks of equal devices may differ by.
 constexpr double kSpread = 0.05;
 constexpr int kSecondsToPeak = 60;
+constexpr int kMoreTimes = 4;  // as long again, on a slow machine
 
 // Numbers drawn by one thread.
 class Draw {
@@ -143,10 +144,15 @@ class SoakTest : public testing::Test {
     const absl::Time end =
         absl::Now() + absl::Seconds(absl::GetFlag(FLAGS_seconds));
     std::vector<std::thread> threads;
+    // A slow machine may take longer until some of each kind have succeeded.
+    const auto goes_on = [&] {
+      const absl::Time now = absl::Now();
+      return now < end || (now < end + kPatience && !SomeOfEachSucceeded());
+    };
     const auto run = [&](uint64_t stream, auto&& next) {
       threads.emplace_back([&, stream, next] {
         Draw draw(seed * 1000 + stream);
-        while (absl::Now() < end && !HasFailure()) next(draw);
+        while (goes_on() && !HasFailure()) next(draw);
       });
     };
     for (uint64_t i = 0; i < 3; ++i) {
@@ -165,6 +171,11 @@ class SoakTest : public testing::Test {
       EXPECT_GT(outcomes->succeeded(), 0);
     }
     ExpectEachModelAnswers();
+  }
+
+  bool SomeOfEachSucceeded() const {
+    return predictions_.succeeded() > 0 && steps_.succeeded() > 0 &&
+           jobs_.succeeded() > 0;
   }
 
   // A batch that now and then is larger than a device can hold.
@@ -252,6 +263,15 @@ class SoakTest : public testing::Test {
     return {list->devices().begin(), list->devices().end()};
   }
 
+  // By what part of the higher the peaks of use of two devices differ.
+  double SpreadOfPeaks() {
+    const std::vector<v1::Device> devices = Devices();
+    if (devices.size() != 2) return 1;
+    const auto [low, high] = std::minmax({devices[0].used_high_water_bytes(),
+                                          devices[1].used_high_water_bytes()});
+    return static_cast<double>(high - low) / static_cast<double>(high);
+  }
+
   void ExpectWithinBudgets() {
     for (const v1::Device& device : Devices()) {
       EXPECT_GT(device.budget_bytes(), 0);
@@ -295,7 +315,7 @@ class SoakTest : public testing::Test {
 
   // What the last request leaves a device to do.
   void AwaitIdle() {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    const absl::Time deadline = absl::Now() + kPatience;
     const auto reserves = [this](const v1::Device& device) {
       return device.reserved_bytes() > ReservedAtFirst(device);
     };
@@ -329,19 +349,12 @@ TEST_F(SoakTest, EqualDevicesUseTheSame) {
   CreateModels(250);
   if (HasFatalFailure()) return;
   Soak();
-  const std::vector<v1::Device> devices = Devices();
-  ASSERT_EQ(devices.size(), 2u);
-  const auto [low, high] = std::minmax(
-      {devices[0].used_high_water_bytes(), devices[1].used_high_water_bytes()});
   // Peaks come near to what a device can use the longer it is used.
   if (absl::GetFlag(FLAGS_seconds) >= kSecondsToPeak) {
-    EXPECT_LT(static_cast<double>(high - low),
-              kSpread * static_cast<double>(high))
-        << low << " and " << high;
+    for (int i = 0; i < kMoreTimes && SpreadOfPeaks() >= kSpread; ++i) Soak();
+    EXPECT_LT(SpreadOfPeaks(), kSpread);
   }
-  std::printf(
-      "peaks of use differ by %.2f%%\n",
-      100 * static_cast<double>(high - low) / static_cast<double>(high));
+  std::printf("peaks of use differ by %.2f%%\n", 100 * SpreadOfPeaks());
   ExpectAllGivenBack();
 }
 

@@ -200,7 +200,8 @@ class CommandLineTest(unittest.TestCase):
         result = subprocess.run(
             [recurve.SERVER, "--data_dir", os.path.join(self.folder, "none"),
              "--devices", "cpu:1,cpu:1:memory=1MiB"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=recurve.PATIENCE_SECONDS, check=False)
         self.assertEqual(result.returncode, 1, result.stderr)
         for fragment in ("cpu:1:memory=1MiB", "budget is 1.0 MiB", "takes 2.1 MiB", "memory=SIZE"):
             self.assertIn(fragment, result.stderr)

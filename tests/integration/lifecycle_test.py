@@ -122,14 +122,14 @@ class LifecycleTest(unittest.TestCase):
         server.call("train", self.write_spec(1), "--watch")
 
     def test_sigterm_finishes_calls_and_refuses_new_ones(self):
-        server = self.start()
+        server = self.start(flags=["--drain_timeout=1h"])
         self.create_model(server)
         text = recurve.write(self.folder, "long.txt", "abcde" * 200000)
         evaluate = start_client(server, "evaluate", "lm", "--data", text, "--chunk", "5")
-        recurve.wait_until(lambda: server.call("devices")["devices"][0]["rows"] > 0, 60,
+        recurve.wait_until(lambda: server.call("devices")["devices"][0]["rows"] > 0,
                            "the evaluation runs")
         server.terminate()
-        output, errors = evaluate.communicate(timeout=60)
+        output, errors = evaluate.communicate(timeout=recurve.PATIENCE_SECONDS)
         self.assertEqual(evaluate.returncode, 0, errors)
         self.assertIn("999999 rows", output)
         self.assertEqual(server.wait(), 0)
@@ -139,10 +139,10 @@ class LifecycleTest(unittest.TestCase):
         server = self.start()
         watch = start_client(server, "train", self.write_spec(1000000), "--watch",
                              "--reconnect_for", "0s")
-        recurve.wait_until(lambda: server.call("devices")["devices"][0]["rows"] > 0, 60,
+        recurve.wait_until(lambda: server.call("devices")["devices"][0]["rows"] > 0,
                            "the job runs")
         server.terminate()
-        _, errors = watch.communicate(timeout=60)
+        _, errors = watch.communicate(timeout=recurve.PATIENCE_SECONDS)
         self.assertEqual(watch.returncode, 1)
         self.assertIn("QUEUED: the server shut down", errors)
         self.assertIn("UNAVAILABLE", errors)
@@ -156,18 +156,18 @@ class LifecycleTest(unittest.TestCase):
             file.truncate(1 << 29)
         before = tree_bytes(self.data_dir)
         client = start_client(server, "evaluate", "lm", "--data", huge)
-        recurve.wait_until(lambda: tree_bytes(self.data_dir) > before + (1 << 20), 60,
+        recurve.wait_until(lambda: tree_bytes(self.data_dir) > before + (1 << 20),
                            "the upload is under way")
         client.kill()
         client.communicate()
-        recurve.wait_until(lambda: tree_bytes(self.data_dir) <= before + (1 << 16), 30,
+        recurve.wait_until(lambda: tree_bytes(self.data_dir) <= before + (1 << 16),
                            "the server has dropped the upload")
         self.assertEqual(server.call("datasets")["datasets"], [])
 
     def test_a_client_killed_while_it_watches_does_not_end_the_job(self):
         server = self.start()
         client = start_client(server, "train", self.write_spec(300), "--watch", "--job_id", "on")
-        recurve.wait_until(lambda: server.call("devices")["devices"][0]["rows"] > 0, 60,
+        recurve.wait_until(lambda: server.call("devices")["devices"][0]["rows"] > 0,
                            "the job runs")
         client.kill()
         client.communicate()

@@ -40,7 +40,7 @@ class Caller:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=message_factory.GetMessageClass(
                 descriptor.output_type).FromString)
-        return respond(request, timeout=60)
+        return respond(request, timeout=240)
 
     def predict(self, model, tokens, state=""):
         """(logits, state as base64 text) of one sequence."""

@@ -38,7 +38,8 @@ class ReflectionTest(unittest.TestCase):
         server.call("import", "sru", "--config", checkpoint + ".textproto",
                     "--weights", checkpoint + ".safetensors")
         result = subprocess.run([python, CLIENT, server.address, "models/sru"],
-                                capture_output=True, text=True, timeout=120, check=False)
+                                capture_output=True, text=True, check=False,
+                                timeout=recurve.PATIENCE_SECONDS)
         if result.returncode != 0:
             raise AssertionError(result.stderr + server.log())
         cls.seen = json.loads(result.stdout)

@@ -68,7 +68,8 @@ class TensorBoardTest(unittest.TestCase):
         with open(os.path.join(cls.job_folder, "metrics.csv"), encoding="utf-8") as file:
             cls.rows = list(csv.DictReader(file))
         result = subprocess.run([python, READER, cls.job_folder],
-                                capture_output=True, text=True, timeout=120, check=False)
+                                capture_output=True, text=True, check=False,
+                                timeout=recurve.PATIENCE_SECONDS)
         if result.returncode != 0:
             raise AssertionError(result.stderr)
         cls.scalars = json.loads(result.stdout)

@@ -56,7 +56,7 @@ class TrainersTest(unittest.TestCase):
         """Kills the server in the middle of calls; what was on disk before."""
         trainer = recurve.wait_until(
             lambda: (lambda t: t and t["saved_number"] >= number and t)(
-                self.trainer(server, name)), 60, "call %d" % number)
+                self.trainer(server, name)), "call %d" % number)
         server.process.kill()
         server.wait()
         return trainer
@@ -71,7 +71,7 @@ class TrainersTest(unittest.TestCase):
             before = self.kill_at(server, model, number)
             server = self.start(listen=server.address)
             saved.append((before["saved_number"], self.trainer(server, model)["last_number"]))
-        output, errors = client.communicate(timeout=120)
+        output, errors = client.communicate(timeout=recurve.PATIENCE_SECONDS)
         self.assertEqual(client.returncode, 0, errors)
         self.assertEqual(self.trainer(server, model)["last_number"], CALLS)
         sha256 = server.call("describe", model)["sha256"]
@@ -101,7 +101,7 @@ class TrainersTest(unittest.TestCase):
         server = self.start()
         client = self.start_steps(server, "lm", "--trainer", "t")
         recurve.wait_until(
-            lambda: (self.trainer(server, "t") or {}).get("last_number", 0) >= 20, 60, "20 calls")
+            lambda: (self.trainer(server, "t") or {}).get("last_number", 0) >= 20, "20 calls")
         client.kill()
         client.communicate()
         before = self.trainer(server, "t")
@@ -164,7 +164,7 @@ class TrainersTest(unittest.TestCase):
     def test_idle_trainers_leave_memory_and_come_back(self):
         server = self.start("--trainer_idle_timeout=200ms")
         server.call("step", "--spec", self.spec("lm"), "--steps", "3", "--trainer", "t")
-        recurve.wait_until(lambda: not self.trainer(server, "t")["loaded"], 60, "it is idle")
+        recurve.wait_until(lambda: not self.trainer(server, "t")["loaded"], "it is idle")
         self.assertEqual(self.trainer(server, "t")["saved_step"], 3)
         result = server.call("step", "--spec", self.spec("lm"), "--steps", "5", "--trainer", "t")
         self.assertEqual(result["step"], 5)
