@@ -38,7 +38,10 @@ cudaError_t QueryCall(Body body) {
   return Remember(error != cudaSuccess ? error : body());
 }
 
-// Runs body under the lock. Afterwards no device memory is accessible.
+bool NothingIsQueued();
+
+// Runs body under the lock. Afterwards device memory is inaccessible again,
+// unless work is left in a queue.
 template <typename Body>
 cudaError_t ApiCall(Body body) {
   std::lock_guard lock(RuntimeLock());
@@ -46,7 +49,7 @@ cudaError_t ApiCall(Body body) {
   if (error == cudaSuccess) error = DeviceError(CurrentDevice());
   if (error == cudaSuccess) {
     error = body();
-    OpenDeviceMemory({});
+    if (NothingIsQueued()) OpenDeviceMemory({});
   }
   return Remember(error);
 }

@@ -1,6 +1,9 @@
 #include "kernels/cuda/emulation/coverage.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <string_view>
@@ -30,16 +33,28 @@ void Remove(std::string_view part, std::string* text) {
   }
 }
 
-// The value of kKernel in "... [with auto kKernel = NAME; ...]" of g++, or
-// "... [kKernel = &NAME]" of clang.
-std::string NameOfKernel(std::string_view text) {
-  constexpr std::string_view kMarker = "kKernel = ";
-  text.remove_prefix(text.find(kMarker) + kMarker.size());
-  std::string name(text.substr(0, std::min(text.rfind(']'), text.find(';'))));
-  Remove("{anonymous}::", &name);
-  Remove("(anonymous namespace)::", &name);
-  Remove("&", &name);
+std::string Demangle(const char* mangled) {
+  int status;
+  char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  std::string name(text != nullptr ? text : mangled);
+  std::free(text);
   return name;
+}
+
+// Of "Template<&(void a::Kernel<float, 4>(a::Parameters<float>))>" or
+// "Template<&(a::Kernel(a::Parameters))>": what stands before the parameters.
+std::string NameOfKernel(const char* mangled) {
+  std::string text = Demangle(mangled);
+  Remove("(anonymous namespace)::", &text);
+  text.erase(0, text.find('&') + 1);
+  if (text.starts_with('(')) text.erase(0, 1);
+  if (text.starts_with("void ")) text.erase(0, 5);
+  int depth = 0;
+  size_t end = 0;
+  for (; end < text.size() && (depth > 0 || text[end] != '('); ++end) {
+    depth += (text[end] == '<') - (text[end] == '>');
+  }
+  return text.substr(0, end);
 }
 
 std::string WithoutArguments(const std::string& name) {
@@ -48,10 +63,10 @@ std::string WithoutArguments(const std::string& name) {
 
 }  // namespace
 
-int RegisterKernel(const char* pretty_function) {
+int RegisterKernel(const std::type_info& type) {
   Registry& registry = GetRegistry();
   std::lock_guard lock(registry.mutex);
-  registry.kernels.push_back({NameOfKernel(pretty_function)});
+  registry.kernels.push_back({NameOfKernel(type.name())});
   return static_cast<int>(registry.kernels.size()) - 1;
 }
 

@@ -8,13 +8,14 @@
 
 #include <set>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 namespace recurve::cuda::emulation {
 
-// pretty_function: __PRETTY_FUNCTION__ of a function template whose parameter
-// is the kernel. Returns the kernel's number.
-int RegisterKernel(const char* pretty_function);
+// type: an instantiation of a class template whose only parameter is the
+// kernel. Returns the kernel's number.
+int RegisterKernel(const std::type_info& type);
 // "recurve::cuda::SruForwardKernel<float, 4>"; unnamed namespaces left out.
 const char* KernelName(int kernel);
 

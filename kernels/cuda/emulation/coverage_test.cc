@@ -1,8 +1,9 @@
 #include "kernels/cuda/emulation/coverage.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,7 @@ namespace {
 constexpr char kAxpy[] = "recurve::cuda::emulation::AxpyKernel<64>";
 
 bool IsUncovered(const std::string& name) {
-  std::vector<std::string> names = UncoveredKernels();
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return testing::Value(UncoveredKernels(), testing::Contains(name));
 }
 
 TEST(Coverage, KernelIsCoveredOnceItsOutputIsCompared) {
@@ -35,11 +35,18 @@ TEST(Coverage, KernelIsCoveredOnceItsOutputIsCompared) {
 }
 
 TEST(Coverage, KernelThatNobodyCallsIsMissed) {
-  std::vector<std::string> missing = MissingCoverage({});
-  EXPECT_NE(std::find(missing.begin(), missing.end(),
-                      "no comparison follows a launch of "
-                      "recurve::cuda::emulation::ShiftKernel<false>"),
-            missing.end());
+  EXPECT_THAT(
+      MissingCoverage({}),
+      testing::Contains("no comparison follows a launch of "
+                        "recurve::cuda::emulation::ShiftKernel<false>"));
+}
+
+TEST(Coverage, KernelsAreAsManyAsInTheSources) {
+  const std::string path = testing::TempDir() + "/one.cu";
+  std::ofstream(path) << "__global__ void Lonely() {}";
+  std::vector<std::string> missing = MissingCoverage({path, path});
+  EXPECT_THAT(missing.back(),
+              testing::StartsWith("the sources have 2 __global__ functions"));
 }
 
 TEST(Coverage, CountsGlobalFunctions) {

@@ -20,6 +20,9 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kGapBytes = 64 << 10;  // on either side; addresses alone
+// Protecting many small pages takes a millisecond, a few huge ones nothing.
+constexpr size_t kHugePage = 2 << 20;
+constexpr size_t kLarge = 2 * kHugePage;
 // NaN as a float, so that reading a guard shows, and nothing a kernel would
 // write.
 constexpr unsigned char kGuard[4] = {0x5A, 0x5A, 0xFA, 0xFF};
@@ -46,16 +49,22 @@ bool HoldsGuard(const char* begin, const char* end) {
 }  // namespace
 
 GuardedMemory::GuardedMemory(size_t size, size_t alignment) : size_(size) {
-  mapping_bytes_ = RoundUp(size, kPage) + 2 * kGapBytes;
+  const size_t pages_bytes = RoundUp(size, kPage);
+  const size_t pages_alignment = size >= kLarge ? kHugePage : kPage;
+  mapping_bytes_ = pages_bytes + 2 * kGapBytes + pages_alignment;
   void* mapping = mmap(nullptr, mapping_bytes_, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) Fault("no memory for %zu bytes", size);
   mapping_ = static_cast<char*>(mapping);
-  data_ = pages_end() - RoundUp(size, alignment);
+  pages_ = reinterpret_cast<char*>(RoundUp(
+      reinterpret_cast<uintptr_t>(mapping_ + kGapBytes), pages_alignment));
+  pages_end_ = pages_ + pages_bytes;
+  data_ = pages_end_ - RoundUp(size, alignment);
+  if (size >= kLarge) madvise(pages_, pages_bytes, MADV_HUGEPAGE);
   SetAccessible(true);
   PoisonGuards(false);
-  WriteGuard(pages(), data_);
-  WriteGuard(data_ + size_, pages_end());
+  WriteGuard(pages_, data_);
+  WriteGuard(data_ + size_, pages_end_);
   PoisonGuards(true);
   Fill();
 }
@@ -65,22 +74,17 @@ GuardedMemory::~GuardedMemory() {
   munmap(mapping_, mapping_bytes_);
 }
 
-char* GuardedMemory::pages() const { return mapping_ + kGapBytes; }
-char* GuardedMemory::pages_end() const {
-  return mapping_ + mapping_bytes_ - kGapBytes;
-}
-
 void GuardedMemory::Fill() { std::memset(data_, 0xFF, size_); }
 
 void GuardedMemory::SetAccessible(bool accessible) {
   int protection = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
-  if (mprotect(pages(), pages_end() - pages(), protection) != 0) {
+  if (mprotect(pages_, pages_end_ - pages_, protection) != 0) {
     Fault("mprotect failed: too many allocations?");
   }
 }
 
 void GuardedMemory::Discard() {
-  madvise(pages(), pages_end() - pages(), MADV_DONTNEED);
+  madvise(pages_, pages_end_ - pages_, MADV_DONTNEED);
   SetAccessible(false);
 }
 
@@ -88,14 +92,14 @@ void GuardedMemory::PoisonGuards(bool poison) const {
   auto* change =
       poison ? __asan_poison_memory_region : __asan_unpoison_memory_region;
   if (change == nullptr) return;
-  change(pages(), data_ - pages());
-  change(data_ + size_, pages_end() - data_ - size_);
+  change(pages_, data_ - pages_);
+  change(data_ + size_, pages_end_ - data_ - size_);
 }
 
 bool GuardedMemory::GuardsAreIntact() const {
   PoisonGuards(false);
   bool intact =
-      HoldsGuard(pages(), data_) && HoldsGuard(data_ + size_, pages_end());
+      HoldsGuard(pages_, data_) && HoldsGuard(data_ + size_, pages_end_);
   PoisonGuards(true);
   return intact;
 }

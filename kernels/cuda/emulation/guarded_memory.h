@@ -29,13 +29,13 @@ class GuardedMemory {
   bool GuardsAreIntact() const;
 
  private:
-  char* pages() const;
-  char* pages_end() const;
   void PoisonGuards(bool poison) const;
 
   size_t size_;
   char* mapping_;
   size_t mapping_bytes_;
+  char* pages_;  // those that may be accessible
+  char* pages_end_;
   char* data_;
 };
 

@@ -17,8 +17,7 @@ cudaError_t LaunchGrid(int kernel, dim3 grid, dim3 block, cudaStream_t stream,
 
 template <auto kKernel>
 struct RegisteredKernel {
-  static int Register() { return RegisterKernel(__PRETTY_FUNCTION__); }
-  static inline const int number = Register();
+  static inline const int number = RegisterKernel(typeid(RegisteredKernel));
 };
 
 template <auto kKernel, typename Parameters>

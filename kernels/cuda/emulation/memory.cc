@@ -69,7 +69,7 @@ cudaError_t Allocate(void** pointer, size_t bytes, int device) {
     }
   }
   auto block = std::make_unique<GuardedMemory>(bytes, kAlignment);
-  if (device != kPinned) block->SetAccessible(false);
+  block->SetAccessible(device == kPinned || memory.open.contains(device));
   *pointer = block->data();
   memory.allocations[reinterpret_cast<uintptr_t>(*pointer)] = {std::move(block),
                                                                device};

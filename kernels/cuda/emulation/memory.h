@@ -1,8 +1,9 @@
 // The allocations of the emulated devices and of pinned host memory.
 //
-// Device memory is accessible only while queued work that may use it runs.
-// Freed memory stays inaccessible for a while before its addresses are used
-// again. Called with the runtime's lock held.
+// Device memory is accessible while work that may use it runs, and afterwards
+// until nothing is queued any more: a change for every call would cost more
+// than small kernels do. Freed memory stays inaccessible for a while before its
+// addresses are used again. Called with the runtime's lock held.
 #ifndef RECURVE_KERNELS_CUDA_EMULATION_MEMORY_H_
 #define RECURVE_KERNELS_CUDA_EMULATION_MEMORY_H_
 

@@ -13,6 +13,14 @@
 namespace recurve::cuda::emulation {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)
+constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
+#else
+constexpr bool kAddressSanitizer = false;
+#endif
+
 // Makes the mistake with n threads and arrays of n elements; gives y.
 std::vector<float> Make(Mistake mistake, int n = 32) {
   std::vector<float> values(n);
@@ -35,11 +43,11 @@ TEST(MistakeDeathTest, AccessesOutsideDeviceMemory) {
 }
 
 TEST(MistakeDeathTest, ReadsOutsideDeviceMemoryGiveNaN) {
-#ifdef __SANITIZE_ADDRESS__
-  EXPECT_DEATH(Make(Mistake::kReadBehindEnd), "AddressSanitizer");
-#else
-  EXPECT_TRUE(std::isnan(Make(Mistake::kReadBehindEnd).back()));
-#endif
+  if constexpr (kAddressSanitizer) {
+    EXPECT_DEATH(Make(Mistake::kReadBehindEnd), "AddressSanitizer");
+  } else {
+    EXPECT_TRUE(std::isnan(Make(Mistake::kReadBehindEnd).back()));
+  }
 }
 
 TEST(MistakeDeathTest, AccessesOutsideSharedMemory) {

@@ -236,6 +236,11 @@ void RunAll() {
   RemoveDestroyed();
 }
 
+bool NothingIsQueued() {
+  return std::all_of(GetStreams().all.begin(), GetStreams().all.end(),
+                     [](const auto& stream) { return stream->queue.empty(); });
+}
+
 void DropWork() {
   AbandonCaptures();
   for (const auto& stream : GetStreams().all) {
