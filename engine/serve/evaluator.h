@@ -8,13 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/data/dataset.h"
 #include "engine/model/sequence_batch.h"
 #include "engine/schedule/held_memory.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/serve/batch_runner.h"
 #include "engine/serve/call_control.h"
 #include "engine/serve/model_version.h"
-#include "engine/train/dataset.h"
 
 namespace recurve {
 

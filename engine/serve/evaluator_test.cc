@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/data/vocabulary.h"
 #include "engine/model/config.h"
 #include "engine/model/executor_test_util.h"
 #include "engine/model/library_import.h"
 #include "engine/model/safetensors.h"
 #include "engine/schedule/device_spec.h"
-#include "engine/train/vocabulary.h"
 #include "gtest/gtest.h"
 
 namespace recurve {

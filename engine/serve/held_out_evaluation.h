@@ -2,8 +2,8 @@
 #ifndef RECURVE_ENGINE_SERVE_HELD_OUT_EVALUATION_H_
 #define RECURVE_ENGINE_SERVE_HELD_OUT_EVALUATION_H_
 
+#include "engine/jobs/held_out.h"
 #include "engine/serve/batch_runner.h"
-#include "engine/train/held_out.h"
 
 namespace recurve {
 

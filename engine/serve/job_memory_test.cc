@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/jobs/job_execution_test_util.h"
 #include "engine/model/executor_test_util.h"
 #include "engine/schedule/device_spec.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/serve/held_out_evaluation.h"
-#include "engine/train/job_execution_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -14,9 +14,9 @@
 #include "engine/base/directory.h"
 #include "engine/base/file_calls.h"
 #include "engine/base/resource_id.h"
+#include "engine/data/vocabulary.h"
 #include "engine/model/safetensors.h"
 #include "engine/serve/version_files.h"
-#include "engine/train/vocabulary.h"
 #include "kernels/status.h"
 
 namespace recurve {

@@ -2,8 +2,8 @@
 #ifndef RECURVE_ENGINE_TRAIN_CALL_BOUNDS_H_
 #define RECURVE_ENGINE_TRAIN_CALL_BOUNDS_H_
 
+#include "engine/data/sequence_dataset.h"
 #include "engine/schedule/training_fit.h"
-#include "engine/train/sequence_dataset.h"
 #include "proto/recurve/v1/training_config.pb.h"
 
 namespace recurve {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/train/batches.h"
+#include "engine/data/batches.h"
 #include "gtest/gtest.h"
 
 namespace recurve {

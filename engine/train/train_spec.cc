@@ -7,8 +7,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "engine/base/resource_id.h"
+#include "engine/data/data_sizes.h"
 #include "engine/model/model.h"
-#include "engine/train/data_sizes.h"
 #include "engine/train/trainer_config.h"
 #include "kernels/status.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/train/measurement_record.h"
+#include "engine/train/device_time_record.h"
 #include "engine/train/trainer_record.pb.h"
 
 namespace recurve {

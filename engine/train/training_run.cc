@@ -8,13 +8,13 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/sha256.h"
+#include "engine/data/data_sizes.h"
+#include "engine/data/dataset.h"
+#include "engine/data/dataset_split.h"
+#include "engine/data/vocabulary.h"
 #include "engine/model/initialize.h"
 #include "engine/train/call_bounds.h"
-#include "engine/train/data_sizes.h"
-#include "engine/train/dataset.h"
-#include "engine/train/dataset_split.h"
 #include "engine/train/training_sizes.h"
-#include "engine/train/vocabulary.h"
 #include "kernels/status.h"
 
 namespace recurve {

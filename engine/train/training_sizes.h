@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "engine/data/dataset_store.h"
+#include "engine/data/sequence_dataset.h"
 #include "engine/model/model.h"
 #include "engine/schedule/training_fit.h"
-#include "engine/train/dataset_store.h"
-#include "engine/train/sequence_dataset.h"
 #include "engine/train/training_run.h"
 #include "proto/recurve/v1/training_config.pb.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "engine/train/dataset.h"
-#include "engine/train/vocabulary.h"
+#include "engine/data/dataset.h"
+#include "engine/data/vocabulary.h"
 #include "kernels/status.h"
 #include "proto/recurve/v1/compute.grpc.pb.h"
 #include "server/call.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/train/json_lines.h"
+#include "engine/data/json_lines.h"
 #include "tests/fuzz/check.h"
 
 namespace recurve {

@@ -1,0 +1,87 @@
+// Jobs on devices whose memory is limited, or held by others.
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/jobs/job_execution_test_util.h"
+#include "engine/schedule/memory_plan.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace recurve {
+namespace {
+
+using enum JobState;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using JobMemoryTest = JobExecutionFixture;
+
+// Of a device of one thread that has so much for its jobs.
+std::string Cpu(int64_t bytes) {
+  return absl::StrCat("cpu:1:memory=", WorkspacePlan(1).total() + bytes);
+}
+
+TEST_F(JobMemoryTest, BudgetsDoNotChangeTheWeights) {
+  for (const char* spec : {kTextSpec, kSequencesSpec}) {
+    const Job unlimited = Run(Submit(spec), "cpu:1,cpu:1");
+    const Job limited =
+        Run(Submit(spec), absl::StrCat(Cpu(2000), ",", Cpu(1 << 20)));
+    ASSERT_EQ(limited.state, kSucceeded) << limited.cause;
+    EXPECT_EQ(Parameters(limited), Parameters(unlimited));
+    EXPECT_EQ(unlimited.devices.size(), 2);
+    EXPECT_EQ(limited.devices.size(), 1);  // the other is too small
+    EXPECT_EQ(limited.devices[0].device, "devices/1");
+  }
+}
+
+TEST_F(JobMemoryTest, GoesOnWithinOtherBudgets) {
+  const Job whole = Run(Submit(kTextSpec), "cpu:1");
+  const std::string id = Submit(kTextSpec);
+  Run(id, absl::StrCat(Cpu(2000), ",", Cpu(1 << 20), ",cpu:1"), 20,
+      [&](JobControl& control) { Pause(id, control); });
+  ASSERT_EQ(jobs_->Get(id)->state, kPaused);
+  const Job job = GoOn(id, Cpu(1 << 20));
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(Parameters(job), Parameters(whole));
+}
+
+TEST_F(JobMemoryTest, WhatFitsOnNoDeviceFailsAndSaysWhatWould) {
+  const Job job = Run(Submit(kTextSpec,
+                             "loader { batch_size: 20 unroll: 6 } "
+                             "trainer { micro_batch_rows: 1024 }"),
+                      absl::StrCat(Cpu(2000), ",", Cpu(30000)));
+  EXPECT_EQ(job.state, kFailed);
+  EXPECT_THAT(job.cause, StartsWith("RESOURCE_EXHAUSTED: training needs "));
+  EXPECT_THAT(job.cause, HasSubstr("activations"));
+  EXPECT_THAT(job.cause,
+              HasSubstr("the largest trainer.micro_batch_rows that fits is "));
+}
+
+TEST_F(JobMemoryTest, WaitsForMemoryThatOthersHold) {
+  DevicePool pool(*ParseDevices(Cpu(1 << 20)));
+  Ledger& ledger = pool.device(0).ledger();
+  MemoryPlan all;
+  all.weights = 1 << 20;
+  auto other = *ledger.Reserve("trainers/other", all);
+  const std::string id = Submit(kTextSpec);
+  std::thread releasing([&] {
+    // Before it: QUEUED, VALIDATING.
+    EXPECT_TRUE(*WaitForEvent(*jobs_, id, 2, absl::Now() + absl::Minutes(1)));
+    other.Release();
+  });
+  const Job job = RunOn(pool, id);
+  releasing.join();
+  EXPECT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_THAT(See(id).warnings,
+              ElementsAre(AllOf(StartsWith("waits for memory: needs "),
+                                HasSubstr("trainers/other 1.0 MiB"))));
+  EXPECT_EQ(ledger.Snapshot().reserved_bytes, WorkspacePlan(1).total());
+}
+
+}  // namespace
+}  // namespace recurve
