@@ -33,10 +33,16 @@ struct Thread {
   uint64_t result;
 };
 
+// A shared array's memory, kept from grid to grid.
 struct SharedSlot {
   std::unique_ptr<GuardedMemory> memory;
   bool used = false;  // in the present block
 };
+
+std::map<const void*, SharedSlot>& SharedSlots() {
+  static auto* slots = new std::map<const void*, SharedSlot>;
+  return *slots;
+}
 
 // A running grid; there is one at a time.
 class Grid {
@@ -68,8 +74,8 @@ class Grid {
   [[noreturn]] void RunThreads();
 
  private:
-  void Resume(int thread);
   void Suspend();
+  void EndShared();
   int NextReady();
   void ReleaseBarrier();
   void CheckWarpPart(int thread, int lane) const;
@@ -91,7 +97,6 @@ class Grid {
   int predicates_ = 0;
   int barrier_result_ = 0;
   Fibre caller_;
-  std::map<const void*, SharedSlot> shared_;
   size_t shared_bytes_ = 0;
 };
 
@@ -124,8 +129,14 @@ void Grid::RunBlock() {
   threads_[running_].fibre = TakeFibre();
   caller_.SwitchTo(*threads_[running_].fibre);
   running_ = -1;
-  for (auto& [key, slot] : shared_) {
-    if (!slot.memory->GuardsAreIntact()) {
+  EndShared();
+}
+
+// The block is done with its shared arrays.
+void Grid::EndShared() {
+  if (shared_bytes_ == 0) return;
+  for (auto& [key, slot] : SharedSlots()) {
+    if (slot.used && !slot.memory->GuardsAreIntact()) {
       Fault("kernel %s wrote outside a shared array of %zu bytes", kernel_,
             slot.memory->size());
     }
@@ -283,7 +294,7 @@ void Grid::FinishWarpOperation(int thread) {
 }
 
 void* Grid::Shared(const void* key, size_t bytes) {
-  SharedSlot& slot = shared_[key];
+  SharedSlot& slot = SharedSlots()[key];
   if (slot.memory == nullptr) {
     slot.memory = std::make_unique<GuardedMemory>(bytes, 16);
   }
