@@ -199,7 +199,7 @@ int Grid::Barrier(bool predicate, Place place) {
   self.state = State::kAtBarrier;
   // All that wait agree: the first of them speaks for all.
   if (at_barrier_ == 0) first_at_barrier_ = running_;
-  if (threads_[first_at_barrier_].place.line != place.line) {
+  if (!(threads_[first_at_barrier_].place == place)) {
     Fault("divergent barrier: %s; %s", Waits(first_at_barrier_).c_str(),
           Waits(running_).c_str());
   }
@@ -263,7 +263,7 @@ void Grid::CheckWarpPart(int thread, int lane) const {
   }
   if (part.state != State::kInWarp) return;
   if (part.mask != self.mask || part.operation != self.operation ||
-      part.place.line != self.place.line) {
+      !(part.place == self.place)) {
     Fault("lanes disagree: %s with mask 0x%08x; %s with mask 0x%08x",
           Waits(thread).c_str(), self.mask, Waits(other).c_str(), part.mask);
   }

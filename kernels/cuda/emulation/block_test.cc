@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/emulation/device_array.h"
 #include "kernels/cuda/emulation/order.h"
+#include "kernels/cuda/emulation/order_kernel.h"
 #include "kernels/cuda/emulation/test_kernels.h"
 
 namespace recurve::cuda::emulation {
@@ -80,31 +81,37 @@ TEST_P(Block, AtomicsAndWideShuffles) {
   ExpectEqual(y, std::vector<float>(128, 1.0f));
 }
 
-std::vector<float> OrderOfBlocks(ThreadOrder order) {
+std::vector<int> FirstIntegers(int n) {
+  std::vector<int> values(n);
+  std::iota(values.begin(), values.end(), 0);
+  return values;
+}
+
+std::vector<int> OrderOfBlocks(ThreadOrder order) {
   SetThreadOrder(order);
-  DeviceArray<float> counter(std::vector<float>{0.0f}), y(20);
-  EXPECT_EQ(BlockOrder({20, y.data(), counter.data()}, nullptr), cudaSuccess);
-  std::vector<float> places = y.Download();
+  DeviceArray<int> counter(std::vector<int>{0}), y(20);
+  EXPECT_EQ(BlockOrder({20, counter.data(), y.data()}, nullptr), cudaSuccess);
+  std::vector<int> places = y.Download();
   SetThreadOrder(ThreadOrder::kMixed);
   return places;
 }
 
 TEST(Order, BlocksRunInIt) {
-  std::vector<float> forward = OrderOfBlocks(ThreadOrder::kForward);
-  EXPECT_EQ(forward, Ascending(20));
-  std::vector<float> reverse = OrderOfBlocks(ThreadOrder::kReverse);
-  EXPECT_EQ(std::vector<float>(reverse.rbegin(), reverse.rend()),
-            Ascending(20));
+  std::vector<int> forward = OrderOfBlocks(ThreadOrder::kForward);
+  EXPECT_EQ(forward, FirstIntegers(20));
+  std::vector<int> reverse = OrderOfBlocks(ThreadOrder::kReverse);
+  EXPECT_EQ(std::vector<int>(reverse.rbegin(), reverse.rend()),
+            FirstIntegers(20));
 }
 
 TEST(Order, SeedRepeatsIt) {
   SeedOrder(7);
-  std::vector<float> first = OrderOfBlocks(ThreadOrder::kRandom);
-  std::vector<float> second = OrderOfBlocks(ThreadOrder::kRandom);
+  std::vector<int> first = OrderOfBlocks(ThreadOrder::kRandom);
+  std::vector<int> second = OrderOfBlocks(ThreadOrder::kRandom);
   SeedOrder(7);
   EXPECT_EQ(OrderOfBlocks(ThreadOrder::kRandom), first);
   EXPECT_NE(first, second);
-  EXPECT_NE(first, Ascending(20));
+  EXPECT_NE(first, FirstIntegers(20));
 }
 
 }  // namespace

@@ -2,12 +2,18 @@
 #ifndef RECURVE_KERNELS_CUDA_EMULATION_FAULT_H_
 #define RECURVE_KERNELS_CUDA_EMULATION_FAULT_H_
 
+#include <cstring>
+
 namespace recurve::cuda::emulation {
 
 // A line of a kernel's source.
 struct Place {
   const char* file = nullptr;
   int line = 0;
+
+  bool operator==(const Place& other) const {
+    return line == other.line && std::strcmp(file, other.file) == 0;
+  }
 };
 
 // Prints "CUDA emulation: ", the message, and which thread of which kernel was

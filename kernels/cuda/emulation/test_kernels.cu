@@ -55,11 +55,6 @@ __global__ void ShufflesKernel(const TestParameters p) {
   for (int k = 0; k < 4; ++k) p.y[k * p.n + i] = results[k];
 }
 
-__global__ void BlockOrderKernel(const TestParameters p) {
-  int* counter = reinterpret_cast<int*>(const_cast<float*>(p.x));
-  p.y[blockIdx.x] = atomicAdd(counter, 1);
-}
-
 __global__ void IntegerOperationsKernel(const TestParameters p) {
   RECURVE_SHARED(int, counters, 2);
   int i = threadIdx.x;
@@ -197,10 +192,6 @@ cudaError_t Vote(const TestParameters& p, cudaStream_t stream) {
 
 cudaError_t Shuffles(const TestParameters& p, cudaStream_t stream) {
   return cuda::Launch<ShufflesKernel>(1, p.n, stream, p);
-}
-
-cudaError_t BlockOrder(const TestParameters& p, cudaStream_t stream) {
-  return cuda::Launch<BlockOrderKernel>(p.n, 1, stream, p);
 }
 
 cudaError_t IntegerOperations(const TestParameters& p, cudaStream_t stream) {

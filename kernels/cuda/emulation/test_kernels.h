@@ -36,9 +36,6 @@ cudaError_t Vote(const TestParameters& p, cudaStream_t stream);
 // y[i] = x[lane - 1], then [lane + 1], [lane ^ 1], [0] in groups of 8 lanes:
 // y has 4 n elements.
 cudaError_t Shuffles(const TestParameters& p, cudaStream_t stream);
-// y[blockIdx] = the place in which the block ran, of blocks of one thread;
-// x is taken for the counter.
-cudaError_t BlockOrder(const TestParameters& p, cudaStream_t stream);
 // y[i] = a 64-bit shuffle's and the integer atomics' results: 1 if right.
 cudaError_t IntegerOperations(const TestParameters& p, cudaStream_t stream);
 
