@@ -104,6 +104,8 @@ def cuda_library(name, srcs, hdrs = [], deps = [], testonly = False, visibility 
 _EMULATION_COPTS = [
     "-fsanitize=alignment,bounds",
     "-fsanitize-undefined-trap-on-error",
+    # nvcc's, which the host's compiler skips.
+    "-Wno-unknown-pragmas",
 ]
 
 def emulated_cuda_library(name, srcs, hdrs = [], deps = [], visibility = None):

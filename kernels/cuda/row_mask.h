@@ -1,0 +1,19 @@
+// Variational masks: one row of factors a sequence, for all of its rows.
+#ifndef RECURVE_KERNELS_CUDA_ROW_MASK_H_
+#define RECURVE_KERNELS_CUDA_ROW_MASK_H_
+
+#include "kernels/cuda/portable.h"
+#include "kernels/tensor.h"
+
+namespace recurve::cuda {
+
+// y[r] = x[r] * mask[b], or y[r] += ..., b the sequence of row r. y may be x.
+template <typename S>
+cudaError_t MultiplyBySequenceMask(const SequenceLayout& layout,
+                                   Matrix<const S> x, Matrix<const float> mask,
+                                   Matrix<S> y, Destination destination,
+                                   cudaStream_t stream);
+
+}  // namespace recurve::cuda
+
+#endif  // RECURVE_KERNELS_CUDA_ROW_MASK_H_
