@@ -64,6 +64,9 @@ TEST(Mistake, SharedMemoryIsUnwrittenInEveryBlock) {
 }
 
 TEST(MistakeDeathTest, MisalignedVectors) {
+#ifdef __clang__
+  GTEST_SKIP() << "clang does not check copies of whole vectors";
+#endif
   EXPECT_DEATH(Make(Mistake::kMisaligned), "misaligned access");
 }
 
