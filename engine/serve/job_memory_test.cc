@@ -76,7 +76,8 @@ TEST_F(EvaluatedJobTest, SucceedsWhereItJustFitsWhateverIsServed) {
   int64_t served = 0, refused = 0;
   ended_ = false;
   const Job crowded = RunEvaluated(Cpu(enough), [&](BatchRunner& runner) {
-    for (size_t i = 0; !ended_; ++i) {
+    // Once at least, should the job end before this thread begins.
+    for (size_t i = 0; i == 0 || !ended_; ++i) {
       BatchRun run;
       run.version = versions[i % versions.size()];
       run.batch = RandomBatch(*run.version->model, {3, 20}, 1);
