@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/directory.h"
-#include "engine/schedule/format_bytes.h"
-#include "engine/schedule/memory_plan.h"
+#include "engine/schedule/device_budgets.h"
+#include "engine/schedule/gpus.h"
 #include "engine/serve/held_out_evaluation.h"
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
@@ -66,14 +66,12 @@ int64_t MemoryBytes() {
   return file >> container ? std::min(machine, container) : machine;
 }
 
-// Devices without a budget share three quarters of the memory, so that what
-// does not fit is refused before the system kills the server.
-void SetBudgets(std::vector<DeviceSpec>& specs) {
-  const int64_t memory = MemoryBytes();
-  for (DeviceSpec& spec : specs) {
-    if (spec.memory_bytes > 0) continue;
-    spec.memory_bytes = memory / 4 * 3 / static_cast<int64_t>(specs.size());
-  }
+absl::StatusOr<std::vector<DeviceSpec>> SpecsWithBudgets(
+    const std::string& flag) {
+  ASSIGN_OR_RETURN(std::vector<DeviceSpec> specs, ParseDevices(flag));
+  ASSIGN_OR_RETURN(const auto gpus, FindGpus(specs));
+  RETURN_IF_ERROR(SetBudgets(specs, MemoryBytes(), gpus));
+  return specs;
 }
 
 absl::Status Empty(const std::string& directory) {
@@ -142,20 +140,6 @@ absl::Duration UpkeepPeriod(const TrainerStore::Options& options) {
       kMinUpkeepPeriod, kMaxUpkeepPeriod);
 }
 
-// A device whose budget its threads' workspace fills could hold no model.
-absl::Status CheckBudgets(const std::vector<DeviceSpec>& specs) {
-  for (const DeviceSpec& spec : specs) {
-    const int64_t workspace = WorkspacePlan(spec.threads).total();
-    if (spec.memory_bytes == 0 || spec.memory_bytes > workspace) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "device \"", spec.text, "\": its budget is ",
-        FormatBytes(spec.memory_bytes), ", of which the workspace of ",
-        spec.threads, spec.threads == 1 ? " thread" : " threads", " takes ",
-        FormatBytes(workspace), "; give it more by memory=SIZE"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
@@ -163,10 +147,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   RETURN_IF_ERROR(CheckNumbers(config));
   ASSIGN_OR_RETURN(TrainerStore::Options trainer_options,
                    TrainerOptions(config));
-  ASSIGN_OR_RETURN(std::vector<DeviceSpec> specs,
-                   ParseDevices(config.devices()));
-  SetBudgets(specs);
-  RETURN_IF_ERROR(CheckBudgets(specs));
+  ASSIGN_OR_RETURN(const std::vector<DeviceSpec> specs,
+                   SpecsWithBudgets(config.devices()));
   ASSIGN_OR_RETURN(DirectoryLock data_dir,
                    DirectoryLock::Take(config.data_dir()));
   ASSIGN_OR_RETURN(auto registry, Registry::Open(data_dir.path()));
@@ -179,9 +161,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   ASSIGN_OR_RETURN(auto datasets, DatasetStore::Open(options));
   ASSIGN_OR_RETURN(auto jobs,
                    JobStore::Open(absl::StrCat(data_dir.path(), "/jobs.db")));
+  ASSIGN_OR_RETURN(auto devices, DevicePool::Create(specs, CreateBackend,
+                                                    PoolOptions(config)));
   auto engine = std::unique_ptr<Engine>(
-      new Engine(config, std::move(data_dir), specs, std::move(registry),
-                 std::move(datasets), std::move(jobs)));
+      new Engine(config, std::move(data_dir), std::move(devices),
+                 std::move(registry), std::move(datasets), std::move(jobs)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
   RETURN_IF_ERROR(engine->OpenTrainers(std::move(trainer_options)));
   ASSIGN_OR_RETURN(engine->damaged_jobs, engine->job_runner.Start());
@@ -189,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
 }
 
 Engine::Engine(const ServerConfig& config, DirectoryLock lock,
-               const std::vector<DeviceSpec>& specs,
+               std::unique_ptr<DevicePool> given_devices,
                std::unique_ptr<Registry> given_registry,
                std::unique_ptr<DatasetStore> given_datasets,
                std::unique_ptr<JobStore> given_jobs)
@@ -199,12 +183,12 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       registry(std::move(given_registry)),
       datasets(std::move(given_datasets)),
       jobs(std::move(given_jobs)),
-      devices(specs, CreateBackend, PoolOptions(config)),
-      batches(devices, BatchOptions(config)),
+      devices(std::move(given_devices)),
+      batches(*devices, BatchOptions(config)),
       predictor(batches, PredictorOptions(config)),
       evaluator(batches, Evaluator::Options()),
       models(*registry),
-      job_runner(JobOptions(config), devices, *jobs, *datasets, models,
+      job_runner(JobOptions(config), *devices, *jobs, *datasets, models,
                  EvaluateHeldOut(batches)),
       calls(config.max_streams()),
       work("a work thread", config.work_threads(), config.max_queued_work()),
@@ -215,7 +199,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
 
 absl::Status Engine::OpenTrainers(TrainerStore::Options options) {
   options.directory = absl::StrCat(data_dir.path(), "/trainers");
-  options.context.devices = &devices;
+  options.context.devices = devices.get();
   options.context.drop_weights = [this](const ModelVersion& weights) {
     batches.Drop(weights);
   };

@@ -51,7 +51,7 @@ class Engine {
   const std::unique_ptr<Registry> registry;
   const std::unique_ptr<DatasetStore> datasets;
   const std::unique_ptr<JobStore> jobs;
-  DevicePool devices;
+  const std::unique_ptr<DevicePool> devices;
   BatchRunner batches;
   Predictor predictor;
   const Evaluator evaluator;
@@ -69,7 +69,7 @@ class Engine {
 
  private:
   Engine(const ServerConfig& config, DirectoryLock data_dir,
-         const std::vector<DeviceSpec>& specs,
+         std::unique_ptr<DevicePool> devices,
          std::unique_ptr<Registry> registry,
          std::unique_ptr<DatasetStore> datasets,
          std::unique_ptr<JobStore> jobs);

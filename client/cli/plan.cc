@@ -125,7 +125,7 @@ absl::StatusOr<TrainingNeeds> NeedsOf(const v1::TrainSpec& spec,
 absl::Status PlanInference(const Model& model, PlanReport& report) {
   for (DevicePlan& device : report.devices) {
     device.plan = InferencePlan(model, {report.rows, report.sequences}) +
-                  WorkspacePlan(device.spec.threads);
+                  WorkspacePlan(device.spec);
   }
   return absl::OkStatus();
 }
@@ -136,20 +136,25 @@ absl::Status PlanTraining(const Model& model, const v1::TrainSpec& spec,
   report.rows = needs.call.rows;
   report.micro_batch_rows = needs.micro_batch_rows;
   report.micro_batches = MostMicroBatches(needs.call, needs.micro_batch_rows);
+  std::vector<DeviceSpec> specs;
+  for (const DevicePlan& device : report.devices) specs.push_back(device.spec);
+  const std::vector<int> candidates = TrainingDevices(specs);
   std::vector<DeviceBudget> budgets;
-  for (const DevicePlan& device : report.devices) {
-    budgets.push_back({absl::StrCat("devices/", budgets.size()),
-                       device.spec.memory_bytes, device.spec.threads});
+  for (const int rank : candidates) {
+    const DevicePlan& device = report.devices[rank];
+    budgets.push_back({.name = absl::StrCat("devices/", rank),
+                       .bytes = device.spec.memory_bytes,
+                       .workspace = WorkspacePlan(device.spec).total()});
   }
   ASSIGN_OR_RETURN(const std::vector<int> members,
                    FittingDevices(model, needs, budgets));
   for (DevicePlan& device : report.devices) device.takes_part = false;
   const int world_size = static_cast<int>(members.size());
   for (int rank = 0; rank < world_size; ++rank) {
-    DevicePlan& device = report.devices[members[rank]];
+    DevicePlan& device = report.devices[candidates[members[rank]]];
     device.takes_part = true;
     device.plan = TrainingPlan(model, needs, rank, world_size) +
-                  WorkspacePlan(device.spec.threads);
+                  WorkspacePlan(device.spec);
   }
   return absl::OkStatus();
 }

@@ -95,6 +95,20 @@ TEST(MakePlan, RefusesWhatTheServerWouldRefuse) {
                                          "that fits is "));
 }
 
+TEST(MakePlan, KnowsCudaDevicesWithoutHavingAny) {
+  PlanOptions options = SpecOptions();
+  options.devices = "cpu:1,cuda:0:memory=80GiB,cuda:0:products=tf32";
+  const auto report = MakePlan(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  // The CPU beside them serves alone.
+  EXPECT_FALSE(report->devices[0].takes_part);
+  for (const int rank : {1, 2}) {
+    EXPECT_TRUE(report->devices[rank].takes_part);
+    EXPECT_EQ(report->devices[rank].plan.workspace, cuda::kWorkspaceBytes);
+    EXPECT_GE(report->devices[rank].plan.weights, kWeights);
+  }
+}
+
 TEST(MakePlan, TakesSizesThatTheFileLeavesToTheData) {
   PlanOptions options;
   options.file = Write("config", kModel);

@@ -1,6 +1,5 @@
 #include "engine/jobs/job_fit.h"
 
-#include <numeric>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -44,9 +43,8 @@ absl::Status CheckFits(const v1::TrainSpec& spec, const TrainingSizes& sizes,
                    ResolveTrainerConfig(spec.trainer()));
   TrainingNeeds needs = NeedsOfTrainer(config);
   needs.call = sizes.calls;
-  std::vector<int> all(devices.size());
-  std::iota(all.begin(), all.end(), 0);
-  const std::vector<DeviceBudget> budgets = BudgetsOf(devices, all);
+  const std::vector<DeviceBudget> budgets =
+      BudgetsOf(devices, TrainingDevices(devices));
   const std::vector<MemoryPlan> beside = EvaluationPlans(
       evaluations, *sizes.model, sizes.validation, sizes.held_out);
   if (beside.empty()) {

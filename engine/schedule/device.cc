@@ -30,10 +30,9 @@ class DeviceWorker::Impl {
         factory_(std::move(factory)),
         ledger_({.name = name_,
                  .budget_bytes = spec_.memory_bytes,
-                 .workspace_bytes = WorkspacePlan(spec_.threads).total(),
+                 .workspace_bytes = WorkspacePlan(spec_).total(),
                  .serving_floor_bytes =
-                     ServingFloor(spec_.memory_bytes, spec_.threads,
-                                  options.serving_memory_share)}),
+                     ServingFloor(spec_, options.serving_memory_share)}),
         now_(options.now),
         share_(options.serving_share),
         since_(now_()),
@@ -46,6 +45,15 @@ class DeviceWorker::Impl {
   Ledger& ledger() { return ledger_; }
   bool OnThread() const {
     return std::this_thread::get_id() == thread_.get_id();
+  }
+
+  absl::Status WaitForBackend() const {
+    const auto started = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return started_.has_value();
+    };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&started));
+    return *started_;
   }
 
   void Enqueue(TaskClass task_class, Task task) {
@@ -140,14 +148,22 @@ class DeviceWorker::Impl {
     // Whatever OMP_NUM_THREADS says: these settings are the thread's own.
     omp_set_dynamic(0);
     omp_set_num_threads(spec_.threads);
+    auto backend = factory_(spec_);
+    Started(backend.status());
+    if (!backend.ok()) return;
     backend_ = std::make_unique<CountingBackend>(
-        factory_(spec_), allocated_bytes_, spec_.memory_bytes);
+        *std::move(backend), allocated_bytes_, spec_.memory_bytes);
     while (std::optional<Task> task = NextTask()) {
       (*task)(*backend_);
       task.reset();  // what it holds goes before it counts as finished
       Finished();
     }
     backend_.reset();
+  }
+
+  void Started(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    started_ = status;
   }
 
   // Waits for a task; nothing once drained.
@@ -245,6 +261,7 @@ class DeviceWorker::Impl {
   std::unique_ptr<Backend> backend_;  // the worker thread's alone
 
   mutable absl::Mutex mutex_;
+  std::optional<absl::Status> started_ ABSL_GUARDED_BY(mutex_);
   Queue serving_ ABSL_GUARDED_BY(mutex_);
   Queue training_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
@@ -272,6 +289,9 @@ DeviceWorker::DeviceWorker(int index, const DeviceSpec& spec,
     : impl_(std::make_unique<Impl>(index, spec, std::move(factory), options)) {}
 DeviceWorker::~DeviceWorker() = default;
 
+absl::Status DeviceWorker::WaitForBackend() const {
+  return impl_->WaitForBackend();
+}
 std::string DeviceWorker::name() const { return impl_->name(); }
 const DeviceSpec& DeviceWorker::spec() const { return impl_->spec(); }
 Ledger& DeviceWorker::ledger() { return impl_->ledger(); }
@@ -362,6 +382,20 @@ class DevicePool::Impl {
 DevicePool::DevicePool(const std::vector<DeviceSpec>& specs,
                        BackendFactory factory, const DeviceOptions& options)
     : impl_(std::make_unique<Impl>(specs, factory, options)) {}
+absl::StatusOr<std::unique_ptr<DevicePool>> DevicePool::Create(
+    const std::vector<DeviceSpec>& specs, BackendFactory factory,
+    const DeviceOptions& options) {
+  auto pool = std::make_unique<DevicePool>(specs, std::move(factory), options);
+  for (int rank = 0; rank < pool->size(); ++rank) {
+    const DeviceWorker& device = pool->device(rank);
+    const absl::Status status = device.WaitForBackend();
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat("device \"", device.spec().text,
+                                     "\": ", status.message()));
+  }
+  return pool;
+}
 DevicePool::~DevicePool() = default;
 
 int DevicePool::size() const { return impl_->size(); }

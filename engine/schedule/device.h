@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/schedule/device_spec.h"
 #include "engine/schedule/ledger.h"
@@ -29,8 +31,8 @@ struct DeviceStats {
 
 // Makes a device's backend, on that device's thread.
 using BackendFactory =
-    std::function<std::unique_ptr<Backend>(const DeviceSpec&)>;
-std::unique_ptr<Backend> CreateBackend(const DeviceSpec& spec);
+    std::function<absl::StatusOr<std::unique_ptr<Backend>>(const DeviceSpec&)>;
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const DeviceSpec& spec);
 
 // Time since any fixed moment; unlike the time of day it never goes back.
 absl::Duration MonotonicTime();
@@ -57,6 +59,9 @@ class DeviceWorker {
                const DeviceOptions& options = DeviceOptions());
   ~DeviceWorker();  // finishes the queue first
 
+  // Waits for the backend. An error of the factory: then no task is ever done.
+  absl::Status WaitForBackend() const;
+
   std::string name() const;  // devices/N
   const DeviceSpec& spec() const;
   // Who holds how much of the device's memory; its budget is the spec's.
@@ -81,9 +86,16 @@ class DevicePool {
  public:
   using GangTask = std::function<void(int rank, Backend&)>;
 
+  // REQUIRES: the factory makes all backends.
   explicit DevicePool(const std::vector<DeviceSpec>& specs,
                       BackendFactory factory = CreateBackend,
                       const DeviceOptions& options = DeviceOptions());
+  // The same once all backends are there; the factory's error of the first
+  // device that has none.
+  static absl::StatusOr<std::unique_ptr<DevicePool>> Create(
+      const std::vector<DeviceSpec>& specs,
+      BackendFactory factory = CreateBackend,
+      const DeviceOptions& options = DeviceOptions());
   ~DevicePool();  // finishes all queues first
 
   int size() const;

@@ -16,9 +16,10 @@ namespace recurve {
 namespace {
 
 absl::Status Bad(absl::string_view entry, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("device \"", entry, "\": ", why,
-                   "; a device is cpu:THREADS or cpu:THREADS:memory=SIZE"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "device \"", entry, "\": ", why,
+      "; a device is cpu:THREADS[:memory=SIZE] or "
+      "cuda:ORDINAL[:memory=SIZE][:products=fp32|tf32|bf16|fp16]"));
 }
 
 struct Unit {
@@ -64,30 +65,70 @@ absl::StatusOr<int64_t> ParseSize(absl::string_view entry,
   return count * unit;
 }
 
+absl::StatusOr<int> ParseCount(absl::string_view entry, absl::string_view text,
+                               absl::string_view what, int least, int most) {
+  int64_t count = 0;
+  if (ParseNumber(text, &count) && least <= count && count <= most) {
+    return static_cast<int>(count);
+  }
+  return Bad(entry, absl::StrCat(what, " is \"", text, "\", not ", least,
+                                 " to ", most));
+}
+
+absl::StatusOr<cuda::ProductPrecision> ParsePrecision(absl::string_view entry,
+                                                      absl::string_view text) {
+  using cuda::ProductPrecision;
+  if (text == "fp32") return ProductPrecision::kFp32;
+  if (text == "tf32") return ProductPrecision::kTf32;
+  if (text == "bf16") return ProductPrecision::kBf16;
+  if (text == "fp16") return ProductPrecision::kFp16;
+  return Bad(entry, absl::StrCat("products \"", text,
+                                 "\" are not fp32, tf32, bf16 or fp16"));
+}
+
+absl::Status ParseOption(absl::string_view option, DeviceSpec& spec) {
+  absl::string_view value = option;
+  if (absl::ConsumePrefix(&value, "memory=")) {
+    ASSIGN_OR_RETURN(spec.memory_bytes, ParseSize(spec.text, value));
+    return absl::OkStatus();
+  }
+  if (spec.kind == DeviceKind::kCuda &&
+      absl::ConsumePrefix(&value, "products=")) {
+    ASSIGN_OR_RETURN(spec.products, ParsePrecision(spec.text, value));
+    return absl::OkStatus();
+  }
+  return Bad(spec.text, absl::StrCat("unknown option \"", option, "\""));
+}
+
+// Its first two parts.
+absl::Status ParseKind(absl::string_view kind, absl::string_view number,
+                       DeviceSpec& spec) {
+  if (kind == "cuda") {
+    spec.kind = DeviceKind::kCuda;
+    ASSIGN_OR_RETURN(spec.ordinal, ParseCount(spec.text, number, "the ordinal",
+                                              0, kMaxDevices - 1));
+    return absl::OkStatus();
+  }
+  if (kind != "cpu") return Bad(spec.text, "not a device");
+  ASSIGN_OR_RETURN(spec.threads,
+                   ParseCount(spec.text, number, "the number of threads", 1,
+                              kMaxDeviceThreads));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<DeviceSpec> ParseDevice(absl::string_view entry) {
   const std::vector<absl::string_view> parts = absl::StrSplit(entry, ':');
-  if (parts[0] == "cuda") {
-    return absl::UnavailableError(absl::StrCat(
-        "device \"", entry, "\": this build has no CUDA; use cpu:THREADS"));
-  }
-  if (parts[0] != "cpu" || parts.size() < 2 || parts.size() > 3) {
-    return Bad(entry, "not a device");
-  }
+  if (parts.size() < 2) return Bad(entry, "not a device");
   DeviceSpec spec;
   spec.text = std::string(entry);
-  int64_t threads = 0;
-  if (!ParseNumber(parts[1], &threads) || threads < 1 ||
-      threads > kMaxDeviceThreads) {
-    return Bad(entry, absl::StrCat("the number of threads is \"", parts[1],
-                                   "\", not 1 to ", kMaxDeviceThreads));
-  }
-  spec.threads = static_cast<int>(threads);
-  if (parts.size() == 3) {
-    absl::string_view size = parts[2];
-    if (!absl::ConsumePrefix(&size, "memory=")) {
-      return Bad(entry, absl::StrCat("unknown option \"", parts[2], "\""));
+  RETURN_IF_ERROR(ParseKind(parts[0], parts[1], spec));
+  for (size_t i = 2; i < parts.size(); ++i) {
+    const absl::string_view name = parts[i].substr(0, parts[i].find('='));
+    for (size_t j = 2; j < i; ++j) {
+      if (parts[j].substr(0, parts[j].find('=')) != name) continue;
+      return Bad(entry, absl::StrCat("option \"", name, "\" is there twice"));
     }
-    ASSIGN_OR_RETURN(spec.memory_bytes, ParseSize(entry, size));
+    RETURN_IF_ERROR(ParseOption(parts[i], spec));
   }
   return spec;
 }
@@ -115,6 +156,14 @@ absl::StatusOr<std::vector<DeviceSpec>> ParseDevices(absl::string_view flag) {
     specs.push_back(std::move(spec));
   }
   return specs;
+}
+
+std::vector<int> TrainingDevices(absl::Span<const DeviceSpec> specs) {
+  std::vector<int> of_kind[2];
+  for (size_t i = 0; i < specs.size(); ++i) {
+    of_kind[specs[i].kind == DeviceKind::kCuda].push_back(static_cast<int>(i));
+  }
+  return of_kind[1].empty() ? of_kind[0] : of_kind[1];
 }
 
 }  // namespace recurve

@@ -10,6 +10,7 @@
 namespace recurve {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(ParseDevices, ReadsThreadsAndMemoryInOrder) {
@@ -76,7 +77,20 @@ TEST(ParseDevices, RefusesWhatIsNotADevice) {
                             "cpu:1:memory=GiB",
                             "cpu:1:memory=1XB",
                             "cpu:1:memory=9999999TiB",
-                            "cpu:1:memory=1GiB:x"}) {
+                            "cpu:1:memory=1GiB:x",
+                            "cpu:1:memory=1GiB:memory=1GiB",
+                            "cpu:1:products=tf32",
+                            "cuda",
+                            "cuda:",
+                            "cuda:-1",
+                            "cuda:64",
+                            "cuda:0:",
+                            "cuda:0:1",
+                            "cuda:0:memory=0",
+                            "cuda:0:products",
+                            "cuda:0:products=",
+                            "cuda:0:products=fp8",
+                            "cuda:0:products=fp16:products=fp16"}) {
     const auto specs = ParseDevices(entry);
     EXPECT_EQ(specs.status().code(), absl::StatusCode::kInvalidArgument)
         << entry;
@@ -96,11 +110,40 @@ TEST(ParseDevices, NamesTheBadEntryAmongGoodOnes) {
                         "not 1 to 1024"));
 }
 
-TEST(ParseDevices, SaysThatCudaIsNotInThisBuild) {
-  const auto specs = ParseDevices("cpu:1,cuda:0");
-  EXPECT_EQ(specs.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(specs.status().message()),
-              HasSubstr("device \"cuda:0\": this build has no CUDA"));
+TEST(ParseDevices, ReadsCudaDevicesWithOptionsInAnyOrder) {
+  const auto specs = ParseDevices(
+      "cuda:0,cuda:63:products=bf16:memory=80GiB,"
+      "cuda:1:memory=1GB:products=fp16,cuda:2:products=tf32,"
+      "cuda:2:products=fp32,cpu:4");
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  ASSERT_EQ(specs->size(), 6u);
+  using cuda::ProductPrecision;
+  const struct {
+    int ordinal;
+    int64_t memory_bytes;
+    ProductPrecision products;
+  } kExpected[] = {{0, 0, ProductPrecision::kFp32},
+                   {63, int64_t{80} << 30, ProductPrecision::kBf16},
+                   {1, 1'000'000'000, ProductPrecision::kFp16},
+                   {2, 0, ProductPrecision::kTf32},
+                   {2, 0, ProductPrecision::kFp32}};
+  for (int i = 0; i < 5; ++i) {
+    const DeviceSpec& spec = (*specs)[i];
+    EXPECT_EQ(spec.kind, DeviceKind::kCuda) << spec.text;
+    EXPECT_EQ(spec.ordinal, kExpected[i].ordinal) << spec.text;
+    EXPECT_EQ(spec.memory_bytes, kExpected[i].memory_bytes) << spec.text;
+    EXPECT_EQ(spec.products, kExpected[i].products) << spec.text;
+    EXPECT_EQ(spec.threads, 1) << spec.text;
+  }
+  EXPECT_EQ((*specs)[5].kind, DeviceKind::kCpu);
+}
+
+TEST(TrainingDevices, AreOfOneKind) {
+  EXPECT_THAT(TrainingDevices(*ParseDevices("cpu:1,cpu:2")), ElementsAre(0, 1));
+  EXPECT_THAT(TrainingDevices(*ParseDevices("cuda:0,cuda:0")),
+              ElementsAre(0, 1));
+  EXPECT_THAT(TrainingDevices(*ParseDevices("cpu:1,cuda:0,cpu:1,cuda:1")),
+              ElementsAre(1, 3));
 }
 
 TEST(ParseDevices, LimitsTheNumberOfDevices) {

@@ -42,7 +42,7 @@ class AllocatingBackend : public ForwardingBackend {
   }
 };
 
-std::unique_ptr<Backend> Allocating(const DeviceSpec&) {
+absl::StatusOr<std::unique_ptr<Backend>> Allocating(const DeviceSpec&) {
   return std::make_unique<AllocatingBackend>();
 }
 
@@ -92,6 +92,25 @@ TEST(DeviceWorkerTest, WhatTheBudgetDoesNotHoldIsRefused) {
     done.Notify();
   });
   done.WaitForNotification();
+}
+
+TEST(DevicePoolTest, ADeviceThatCannotStartIsAnErrorWithItsName) {
+  std::vector<DeviceSpec> specs = Devices(3);
+  specs[1].text = "cuda:7";
+  const auto pool = DevicePool::Create(
+      specs,
+      [](const DeviceSpec& spec) -> absl::StatusOr<std::unique_ptr<Backend>> {
+        if (spec.text == "cuda:7") return absl::UnavailableError("not there");
+        return Allocating(spec);
+      });
+  EXPECT_EQ(pool.status(),
+            absl::UnavailableError("device \"cuda:7\": not there"));
+  EXPECT_TRUE(DevicePool::Create(Devices(3), Allocating).ok());
+}
+
+TEST(CreateBackend, KnowsWhetherTheBuildHasCuda) {
+  const auto backend = CreateBackend(ParseDevices("cuda:63")->front());
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnavailable);
 }
 
 // A time of day that tasks move on.

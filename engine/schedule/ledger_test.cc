@@ -357,11 +357,19 @@ Ledger::Options KeptForServing(int64_t bytes, int64_t floor) {
 }
 
 TEST(ServingFloor, IsAShareOfWhatTheWorkspaceLeaves) {
-  const int64_t workspace = WorkspacePlan(2).total();
-  EXPECT_EQ(ServingFloor(workspace + 1000, 2, 0.25), 250);
-  EXPECT_EQ(ServingFloor(workspace + 1000, 2, 0), 0);
-  EXPECT_EQ(ServingFloor(workspace - 1, 2, 0.5), 0);
-  EXPECT_EQ(ServingFloor(0, 2, 0.5), 0);  // all of an unlimited budget
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    const auto floor = [kind](int64_t bytes, double share) {
+      DeviceSpec spec;
+      spec.kind = kind;
+      spec.threads = 2;
+      if (bytes != 0) spec.memory_bytes = WorkspacePlan(spec).total() + bytes;
+      return ServingFloor(spec, share);
+    };
+    EXPECT_EQ(floor(1000, 0.25), 250);
+    EXPECT_EQ(floor(1000, 0), 0);
+    EXPECT_EQ(floor(-1, 0.5), 0);
+    EXPECT_EQ(floor(0, 0.5), 0);  // all of an unlimited budget
+  }
 }
 
 TEST(Ledger, TrainersAndJobsTogetherLeaveServingItsPart) {

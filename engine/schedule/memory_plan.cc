@@ -11,6 +11,7 @@
 #include "engine/schedule/gradient_tree.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/cuda/settings.h"
 
 namespace recurve {
 namespace {
@@ -117,15 +118,22 @@ int64_t MaxExchangePieces(int64_t num_micro_batches, int world_size) {
   return std::min(num_micro_batches, of_first + (world_size - 1) * of_any);
 }
 
+MemoryPlan WorkspacePlan(const DeviceSpec& spec) {
+  if (spec.kind == DeviceKind::kCpu) return WorkspacePlan(spec.threads);
+  MemoryPlan plan;
+  plan.workspace = cuda::kWorkspaceBytes;
+  return plan;
+}
+
 MemoryPlan WorkspacePlan(int num_threads) {
   MemoryPlan plan;
   plan.workspace = CpuWorkspaceBytes(num_threads);
   return plan;
 }
 
-int64_t ServingFloor(int64_t budget_bytes, int num_threads, double share) {
-  if (budget_bytes == 0) return 0;
-  const int64_t rest = budget_bytes - WorkspacePlan(num_threads).total();
+int64_t ServingFloor(const DeviceSpec& spec, double share) {
+  if (spec.memory_bytes == 0) return 0;
+  const int64_t rest = spec.memory_bytes - WorkspacePlan(spec).total();
   return std::max<int64_t>(
       static_cast<int64_t>(share * static_cast<double>(rest)), 0);
 }

@@ -14,6 +14,7 @@
 
 #include "absl/types/span.h"
 #include "engine/model/model.h"
+#include "engine/schedule/device_spec.h"
 #include "engine/schedule/partition.h"
 
 namespace recurve {
@@ -78,15 +79,16 @@ int64_t ExchangePieces(int64_t num_micro_batches,
 // No assignment to that many devices has more. 0 for one device.
 int64_t MaxExchangePieces(int64_t num_micro_batches, int world_size);
 
-// What the threads of a CPU device keep from their first product on, however
-// many models the device runs: one reservation a device.
-MemoryPlan WorkspacePlan(int num_threads);
+// What a device keeps for itself, on the CPU each thread from its first product
+// on, however many models it runs: one reservation a device.
+MemoryPlan WorkspacePlan(const DeviceSpec& spec);
+MemoryPlan WorkspacePlan(int num_threads);  // of a CPU device
 
 // What training leaves of a device's budget for serving: `share`, 0 to
 // kMaxServingMemoryShare, of what the workspace leaves; 0 where the budget is
 // not limited (0).
 inline constexpr double kMaxServingMemoryShare = 0.9;
-int64_t ServingFloor(int64_t budget_bytes, int num_threads, double share);
+int64_t ServingFloor(const DeviceSpec& spec, double share);
 
 // Recurrent states held on a device.
 MemoryPlan SessionsPlan(const Model& model, int64_t num_sessions);

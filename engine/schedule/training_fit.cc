@@ -17,8 +17,7 @@ namespace {
 
 int64_t Available(const DeviceBudget& device) {
   if (device.bytes == 0) return std::numeric_limits<int64_t>::max();
-  return device.bytes - WorkspacePlan(device.threads).total() -
-         device.serving_floor;
+  return device.bytes - device.workspace - device.serving_floor;
 }
 
 bool Holds(const Model& model, const TrainingNeeds& needs,
@@ -111,8 +110,8 @@ absl::Status Refusal(const Model& model, const TrainingNeeds& needs,
                         [](const DeviceBudget& a, const DeviceBudget& b) {
                           return Available(a) < Available(b);
                         });
-  const MemoryPlan plan =
-      TrainingPlan(model, needs, 0, 1) + WorkspacePlan(roomiest.threads);
+  MemoryPlan plan = TrainingPlan(model, needs, 0, 1);
+  plan.workspace = roomiest.workspace;
   return absl::ResourceExhaustedError(absl::StrCat(
       "training needs ", FormatBytes(plan.total()),
       " on a device: ", LargestTerms(plan), "; ",

@@ -45,7 +45,7 @@ MemoryPlan TrainingPlan(const Model& model, const TrainingNeeds& needs,
 struct DeviceBudget {
   std::string name;           // for messages: devices/0
   int64_t bytes = 0;          // 0 = not limited
-  int threads = 1;            // their workspace is taken off
+  int64_t workspace = 0;      // taken off: WorkspacePlan
   int64_t serving_floor = 0;  // and this: ServingFloor
 };
 

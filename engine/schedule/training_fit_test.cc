@@ -19,6 +19,9 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+// Of every device here.
+const int64_t kWorkspace = WorkspacePlan(1).total();
+
 std::shared_ptr<const Model> LanguageModel() {
   return MakeModel(R"(
     input { token_embedding { vocabulary_size: 64 embedding_size: 32 } }
@@ -106,13 +109,13 @@ TEST(FittingDevices, AreThoseThatHoldTheirPart) {
   for (int round = 0; round < 300; ++round) {
     std::vector<DeviceBudget> devices(1 + random() % 4);
     for (DeviceBudget& device : devices) {
-      device.bytes =
-          WorkspacePlan(1).total() + alone / 2 + random() % (2 * alone);
+      device.workspace = kWorkspace;
+      device.bytes = kWorkspace + alone / 2 + random() % (2 * alone);
     }
     const auto members = FittingDevices(*model, needs, devices);
     const auto holds = [&](int device, int rank, int world_size) {
       return TrainingPlan(*model, needs, rank, world_size).total() +
-                 WorkspacePlan(1).total() <=
+                 kWorkspace <=
              devices[device].bytes;
     };
     if (!members.ok()) {
@@ -133,10 +136,9 @@ TEST(FittingDevices, TheAdviceFitsAndOneMoreDoesNot) {
   const TrainingNeeds needs = TextNeeds(64, 8, 512);
   for (const int64_t percent : {40, 50, 70, 90, 99}) {
     const int64_t bytes =
-        TrainingPlan(*model, needs, 0, 1).total() * percent / 100 +
-        WorkspacePlan(2).total();
-    const std::vector<DeviceBudget> devices = {{"devices/0", bytes / 2, 1},
-                                               {"devices/1", bytes, 2}};
+        TrainingPlan(*model, needs, 0, 1).total() * percent / 100 + kWorkspace;
+    const std::vector<DeviceBudget> devices = {
+        {"devices/0", bytes / 2, kWorkspace}, {"devices/1", bytes, kWorkspace}};
     const std::string message(
         FittingDevices(*model, needs, devices).status().message());
     const std::string phrase = "trainer.micro_batch_rows that fits is ";
@@ -159,8 +161,9 @@ TEST(FittingDevices, TheAdviceIsTheLargestValueThatFits) {
     needs.call.shortest_sequence -= random() % 2;
     const int64_t total = TrainingPlan(*model, needs, 0, 1).total();
     const std::vector<DeviceBudget> devices = {
-        {"devices/0", WorkspacePlan(1).total() + total / 2 +
-                          static_cast<int64_t>(random() % (total / 2))}};
+        {"devices/0",
+         kWorkspace + total / 2 + static_cast<int64_t>(random() % (total / 2)),
+         kWorkspace}};
     const absl::Status status = FittingDevices(*model, needs, devices).status();
     ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
     TrainingNeeds other = needs;
@@ -193,8 +196,8 @@ TEST(FittingDevices, TheAdviceIsTheLargestValueThatFits) {
 
 TEST(FittingDevices, RefusalsHaveTheTermsTheBudgetsAndAdvice) {
   const auto model = LanguageModel();
-  const std::vector<DeviceBudget> devices = {{"devices/0", 3 << 20, 1},
-                                             {"devices/1", 4 << 20, 1}};
+  const std::vector<DeviceBudget> devices = {
+      {"devices/0", 3 << 20, kWorkspace}, {"devices/1", 4 << 20, kWorkspace}};
   const auto expect = [&](int64_t batch_size, int64_t unroll,
                           const char* advice) {
     const TrainingNeeds needs = TextNeeds(batch_size, unroll, 65536);

@@ -1,7 +1,6 @@
 #include "engine/train/trainer_memory.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <ranges>
 #include <utility>
@@ -32,10 +31,8 @@ class Placement {
       : pool_(pool),
         model_(model),
         options_(options),
-        needs_(NeedsOfTrainer(config)) {
-    candidates_.resize(pool.size());
-    std::iota(candidates_.begin(), candidates_.end(), 0);
-  }
+        needs_(NeedsOfTrainer(config)),
+        candidates_(TrainingDevices(pool)) {}
 
   // Without some devices where it would be refused, as long as others do.
   absl::Status Find() {

@@ -305,6 +305,22 @@ TEST(TrainerMemory, ARunThatFitsNowhereIsRefusedWithWhatWouldFit) {
   EXPECT_EQ(pool.device(1).stats().memory_bytes, 0);
 }
 
+TEST(TrainerMemory, TrainingIsOnDevicesOfOneKind) {
+  // Whatever they are called, they compute.
+  const BackendFactory factory = [](const DeviceSpec&) {
+    return CreateBackend(DeviceSpec());
+  };
+  TestTrainer trainer("cpu:1,cuda:0,cpu:1,cuda:0", kModel, kConfig, factory,
+                      RunOf(12, 24));
+  trainer.Step(RandomCall(trainer.model(), std::vector<int64_t>(12, 24), 1));
+  for (const int device : {0, 2}) {
+    EXPECT_EQ(trainer.pool().device(device).stats().memory_bytes, 0);
+  }
+  for (const int device : {1, 3}) {
+    EXPECT_GT(trainer.pool().device(device).stats().memory_bytes, 0);
+  }
+}
+
 class WaitingRun : public ::testing::Test {
  protected:
   WaitingRun() {

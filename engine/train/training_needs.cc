@@ -12,13 +12,22 @@ TrainingNeeds NeedsOfTrainer(const v1::TrainerConfig& config) {
   return needs;
 }
 
+std::vector<int> TrainingDevices(DevicePool& pool) {
+  std::vector<DeviceSpec> specs;
+  for (int rank = 0; rank < pool.size(); ++rank) {
+    specs.push_back(pool.device(rank).spec());
+  }
+  return TrainingDevices(specs);
+}
+
 std::vector<DeviceBudget> BudgetsOf(DevicePool& pool,
                                     absl::Span<const int> devices) {
   std::vector<DeviceBudget> budgets;
   for (const int device : devices) {
     const DeviceSpec& spec = pool.device(device).spec();
-    budgets.push_back(
-        {pool.device(device).name(), spec.memory_bytes, spec.threads});
+    budgets.push_back({.name = pool.device(device).name(),
+                       .bytes = spec.memory_bytes,
+                       .workspace = WorkspacePlan(spec).total()});
   }
   return budgets;
 }

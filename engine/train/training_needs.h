@@ -14,6 +14,9 @@ namespace recurve {
 // All but `call`. REQUIRES: `config` comes from ResolveTrainerConfig.
 TrainingNeeds NeedsOfTrainer(const v1::TrainerConfig& config);
 
+// As TrainingDevices of the pool's specs.
+std::vector<int> TrainingDevices(DevicePool& pool);
+
 // Of these devices of the pool, in that order.
 std::vector<DeviceBudget> BudgetsOf(DevicePool& pool,
                                     absl::Span<const int> devices);

@@ -75,8 +75,8 @@ class DevicesService final : public v1::Devices::CallbackService {
   grpc::ServerUnaryReactor* ListDevices(
       grpc::CallbackServerContext* context, const v1::ListDevicesRequest*,
       v1::ListDevicesResponse* response) override {
-    for (int rank = 0; rank < engine_.devices.size(); ++rank) {
-      const DeviceWorker& device = engine_.devices.device(rank);
+    for (int rank = 0; rank < engine_.devices->size(); ++rank) {
+      const DeviceWorker& device = engine_.devices->device(rank);
       v1::Device& wire = *response->add_devices();
       Describe(device, wire);
       Describe(device.ledger().Snapshot(), wire);
