@@ -25,12 +25,14 @@ _NVCC_FLAGS = [
     "--expt-relaxed-constexpr",
     "-Xcompiler=-fPIC,-Wall,-Wextra",
     "-Werror=all-warnings",
+    "-Xptxas=-v",
     "-I.",
     "-t=2",
 ]
 
 def _nvcc_object_impl(ctx):
     object = ctx.actions.declare_file(ctx.label.name + ".pic.o")
+    report = ctx.actions.declare_file(ctx.label.name + ".ptxas")
     headers = depset(
         ctx.files.hdrs,
         transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps],
@@ -42,16 +44,21 @@ def _nvcc_object_impl(ctx):
     arguments.add("-gencode=arch=compute_%s,code=compute_%s" % (ctx.attr.targets[-1], ctx.attr.targets[-1]))
     arguments.add("-o", object)
     arguments.add(ctx.file.src)
-    ctx.actions.run(
-        outputs = [object],
+    ctx.actions.run_shell(
+        outputs = [object, report],
         inputs = depset([ctx.file.src], transitive = [headers]),
-        executable = ctx.executable._nvcc,
+        tools = [ctx.executable._nvcc],
+        command = "%s \"$@\" 2>%s || { cat %s >&2; exit 1; }" %
+                  (ctx.executable._nvcc.path, report.path, report.path),
         arguments = [arguments],
         mnemonic = "CudaCompile",
         progress_message = "nvcc %s" % ctx.file.src.short_path,
         use_default_shell_env = True,
     )
-    return [DefaultInfo(files = depset([object]))]
+    return [
+        DefaultInfo(files = depset([object])),
+        OutputGroupInfo(ptxas = depset([report])),
+    ]
 
 _nvcc_object = rule(
     implementation = _nvcc_object_impl,
@@ -73,7 +80,8 @@ def cuda_library(name, srcs, hdrs = [], deps = [], testonly = False, visibility 
     """Kernels and their launchers, of .cu files, as a cc_library.
 
     Skipped but in builds with --config=cuda. What nvcc reads of a dep is its
-    headers: includes start at the root.
+    headers: includes start at the root. NAME_ptxas are ptxas's reports of
+    registers, shared memory and spills (tests/cuda/ptxas_table.py).
     """
     objects = []
     for src in srcs:
@@ -88,6 +96,13 @@ def cuda_library(name, srcs, hdrs = [], deps = [], testonly = False, visibility 
             target_compatible_with = needs_cuda(),
             visibility = ["//visibility:private"],
         )
+    native.filegroup(
+        name = name + "_ptxas",
+        srcs = objects,
+        output_group = "ptxas",
+        testonly = testonly,
+        visibility = visibility,
+    )
     native.cc_library(
         name = name,
         srcs = objects,
