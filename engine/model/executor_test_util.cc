@@ -39,7 +39,11 @@ std::vector<float> PerturbedParameters(const Model& model) {
 }  // namespace
 
 TestExecutor::TestExecutor(const std::string& textproto, int threads)
-    : backend_(CreateCpuBackend(threads)),
+    : TestExecutor(textproto, CreateCpuBackend(threads)) {}
+
+TestExecutor::TestExecutor(const std::string& textproto,
+                           std::unique_ptr<Backend> backend)
+    : backend_(std::move(backend)),
       model_(Require(Model::Create(Require(ParseModelConfig(textproto))))) {
   const int64_t bytes = model_->parameters().buffer_size() * sizeof(float);
   weights_ = Require(backend_->Allocate(bytes));

@@ -1,4 +1,4 @@
-// A model with weights on a CPU device, for tests of the executor.
+// A model with weights on a device, for tests of the executor.
 #ifndef RECURVE_ENGINE_MODEL_EXECUTOR_TEST_UTIL_H_
 #define RECURVE_ENGINE_MODEL_EXECUTOR_TEST_UTIL_H_
 
@@ -16,7 +16,9 @@ namespace recurve {
 // Fails the test, and ends it, on errors that no test expects.
 class TestExecutor {
  public:
+  // On a CPU device.
   explicit TestExecutor(const std::string& textproto, int threads = 1);
+  TestExecutor(const std::string& textproto, std::unique_ptr<Backend> backend);
 
   const Model& model() const { return *model_; }
   Executor& executor() { return *executor_; }

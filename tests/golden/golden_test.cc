@@ -2,9 +2,9 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "kernels/cpu/backend.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/golden_case.h"
+#include "tests/golden/test_backend.h"
 
 namespace recurve::golden {
 namespace {
@@ -14,7 +14,7 @@ constexpr char kDirectory[] = "tests/testdata/golden";
 class GoldenTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenTest, AgreesWithTheLibrary) {
-  const auto backend = CreateCpuBackend(1);
+  const auto backend = CreateTestBackend();
   const CaseResult result =
       RunCase(std::string(kDirectory) + "/" + GetParam(), *backend);
   if (result.outcome == CaseResult::Outcome::kSkipped) {
