@@ -10,7 +10,9 @@
 
 makes @grpc//:grpc++ and @grpc//:grpc++_reflection. Headers lie in /usr/include,
 which the compiler searches anyway and treats as system headers. Libraries are
-linked as needed: one that is named but not used costs nothing at run time.
+linked as needed: one that is named but not used costs nothing at run time. With
+--define=portable=true they are linked statically, for programs that go to
+another machine (tests/gpu/prepare).
 """
 
 def _query(ctx, modules):
@@ -31,6 +33,20 @@ def _query(ctx, modules):
             fail("%s: header directory outside /usr/include: %s" % (modules, flag))
     return defines.keys(), linkopts.keys()
 
+def _select_linkopts(linkopts, shared_only):
+    """The linkopts attribute, as text."""
+    dynamic = ["-Wl,--push-state,--as-needed"] + linkopts + ["-Wl,--pop-state"]
+    if not linkopts or shared_only:
+        return repr(dynamic if linkopts else [])
+    # In a group: static libraries may need each other both ways.
+    static = ["-Wl,--push-state,-Bstatic,--start-group"] + linkopts + ["-Wl,--end-group,--pop-state"]
+    return "select({%r: %r, %r: %r})" % (
+        "@recurve//third_party:portable",
+        static,
+        "//conditions:default",
+        dynamic,
+    )
+
 def _pkg_config_impl(ctx):
     targets = {}
     for table in [ctx.attr.modules, ctx.attr.linkopts, ctx.attr.defines]:
@@ -40,12 +56,10 @@ def _pkg_config_impl(ctx):
     for target in sorted(targets):
         defines, linkopts = _query(ctx, ctx.attr.modules.get(target, []))
         linkopts = ctx.attr.linkopts.get(target, []) + linkopts
-        if linkopts:
-            linkopts = ["-Wl,--push-state,--as-needed"] + linkopts + ["-Wl,--pop-state"]
-        build.append("cc_library(name = %r, defines = %r, linkopts = %r, deps = %r)" % (
+        build.append("cc_library(name = %r, defines = %r, linkopts = %s, deps = %r)" % (
             target,
             defines + ctx.attr.defines.get(target, []),
-            linkopts,
+            _select_linkopts(linkopts, ctx.attr.shared_only),
             ctx.attr.deps,
         ))
     ctx.file("BUILD.bazel", "\n".join(build) + "\n")
@@ -56,6 +70,7 @@ pkg_config = repository_rule(
         "modules": attr.string_list_dict(doc = "target -> pkg-config modules"),
         "linkopts": attr.string_list_dict(doc = "target -> further linker flags"),
         "defines": attr.string_list_dict(doc = "target -> further definitions"),
+        "shared_only": attr.bool(doc = "Debian has no static library"),
         "deps": attr.string_list(doc = "labels that every target depends on"),
     },
     configure = True,
