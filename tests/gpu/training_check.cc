@@ -24,7 +24,8 @@ constexpr int kSteps = 10;
 constexpr double kTolerance = 1e-3;
 
 constexpr char kConfig[] =
-    "optimizer { adam { } learning_rate: 0.01 } micro_batch_rows: 16 seed: 3";
+    "optimizer { adam {} } learning_rate { peak: 0.01 } micro_batch_rows: 16 "
+    "seed: 3";
 
 struct NamedModel {
   const char* name;
@@ -33,15 +34,16 @@ struct NamedModel {
 
 constexpr NamedModel kModels[] = {
     {"SRU", R"(
-      input { embedding { vocabulary_size: 50 size: 24 } dropout: 0.1 }
+      input { token_embedding { vocabulary_size: 50 embedding_size: 24 }
+              dropout: 0.1 }
       blocks { sru { hidden_size: 24 num_layers: 2 dropout: 0.2
                      layer_norm: true } }
-      output { linear { size: 50 } }
+      output { linear {} }
       loss { kind: CROSS_ENTROPY })"},
     {"QRNN", R"(
-      input { embedding { vocabulary_size: 50 size: 24 } }
+      input { token_embedding { vocabulary_size: 50 embedding_size: 24 } }
       blocks { qrnn { hidden_size: 33 num_layers: 2 window: 2 zoneout: 0.1 } }
-      output { linear { size: 50 } }
+      output { linear {} }
       loss { kind: CROSS_ENTROPY })"},
 };
 
