@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/schedule/device_spec.h"
 #include "kernels/backend.h"
+#include "kernels/communicator.h"
 
 namespace recurve {
 
@@ -32,6 +34,10 @@ absl::StatusOr<std::map<int, Gpu>> FindGpus(absl::Span<const DeviceSpec> specs);
 // Of a CUDA device, for the calling thread. Errors as FindGpu.
 absl::StatusOr<std::unique_ptr<Backend>> CreateGpuBackend(
     const DeviceSpec& spec);
+
+// Communicators of ranks on different GPUs, one each, through NCCL.
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> ConnectGpus(
+    absl::Span<const int> ordinals);
 
 }  // namespace recurve
 

@@ -17,4 +17,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateGpuBackend(const DeviceSpec&) {
   return NoCuda();
 }
 
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> ConnectGpus(
+    absl::Span<const int>) {
+  return NoCuda();
+}
+
 }  // namespace recurve

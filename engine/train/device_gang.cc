@@ -1,10 +1,38 @@
 #include "engine/train/device_gang.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/synchronization/notification.h"
+#include "engine/schedule/device_spec.h"
+#include "engine/schedule/gpus.h"
 
 namespace recurve {
+namespace {
+
+// The ranks' GPUs; nothing if some rank has none, or two share one.
+std::vector<int> GpuOfEachRank(const DeviceGroup& group) {
+  std::vector<int> ordinals;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const DeviceSpec& spec = group.device(rank).spec();
+    if (spec.kind != DeviceKind::kCuda) return {};
+    ordinals.push_back(spec.ordinal);
+  }
+  return std::set<int>(ordinals.begin(), ordinals.end()).size() ==
+                 ordinals.size()
+             ? ordinals
+             : std::vector<int>();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> Connect(
+    const DeviceGroup& group) {
+  const std::vector<int> ordinals = GpuOfEachRank(group);
+  // A lone device has nobody to talk to.
+  if (ordinals.size() > 1) return ConnectGpus(ordinals);
+  return CreateLocalCommunicators(group.size());
+}
 
 absl::Status RunGang(const DeviceGroup& group, GangKind kind,
                      const RankTask& task) {

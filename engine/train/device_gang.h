@@ -3,11 +3,14 @@
 #define RECURVE_ENGINE_TRAIN_DEVICE_GANG_H_
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/schedule/device.h"
 #include "kernels/backend.h"
+#include "kernels/communicator.h"
 
 namespace recurve {
 
@@ -19,6 +22,11 @@ struct DeviceGroup {
   int size() const { return static_cast<int>(members.size()); }
   DeviceWorker& device(int rank) const { return pool->device(members[rank]); }
 };
+
+// Communicators by rank: through NCCL if every rank has a GPU of its own, else
+// by copies. The errors are NCCL's.
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> Connect(
+    const DeviceGroup& group);
 
 using RankTask = std::function<absl::Status(int rank, Backend&)>;
 

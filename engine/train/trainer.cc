@@ -64,9 +64,8 @@ class Trainer::Impl {
   int NumMoments() const {
     return recurve::NumMoments(MakeOptimizerArgs(config_.optimizer()));
   }
-  void ResetCommunicators() {
-    communicators_ = CreateLocalCommunicators(group_.size());
-  }
+  absl::Status ConnectDevices();
+  void Reconnect();
 
   TrainerMemory memory_;  // outlives what the replicas have allocated
   const DeviceGroup& group_;
@@ -85,8 +84,22 @@ class Trainer::Impl {
   absl::Status broken_;                      // why this trainer cannot go on
 };
 
+absl::Status Trainer::Impl::ConnectDevices() {
+  ASSIGN_OR_RETURN(communicators_, Connect(group_));
+  return absl::OkStatus();
+}
+
+// After an error, which has ended the ranks' collectives for good.
+void Trainer::Impl::Reconnect() {
+  const absl::Status status = ConnectDevices();
+  if (status.ok()) return;
+  broken_ = absl::InternalError(
+      absl::StrCat("the trainer cannot go on: connecting its devices failed: ",
+                   status.message()));
+}
+
 absl::Status Trainer::Impl::CreateReplicas(std::vector<float> parameters) {
-  ResetCommunicators();
+  RETURN_IF_ERROR(ConnectDevices());
   replicas_.resize(group_.size());
   const OptimizerArgs optimizer = MakeOptimizerArgs(config_.optimizer());
   TrainerState start;
@@ -217,7 +230,7 @@ absl::Status Trainer::Impl::Finish(const CallWork& work,
     return std::any_of(replicas_.begin(), replicas_.end(), is_so);
   };
   if (any([](const auto& r) { return r->not_finite_in_sum().has_value(); })) {
-    ResetCommunicators();
+    Reconnect();
     return Explain(work, NotFinitePart::kGradient);
   }
   if (status.ok()) return status;
@@ -228,7 +241,7 @@ absl::Status Trainer::Impl::Finish(const CallWork& work,
                      work.step, ": ", status.message()));
     return broken_;
   }
-  ResetCommunicators();
+  Reconnect();
   return status;
 }
 
@@ -328,9 +341,9 @@ absl::Status Trainer::Impl::Load(TrainerState state, bool weights_only) {
     return broken_;
   }
   SetProgress(std::move(state));
-  ResetCommunicators();
   broken_ = absl::OkStatus();
-  return absl::OkStatus();
+  Reconnect();
+  return broken_;
 }
 
 void Trainer::Impl::SetProgress(TrainerState state) {
