@@ -45,6 +45,7 @@ ProductKey ExactKeyOf(const Product& product) {
   key.a_alignment = Alignment(product.a.data);
   key.b_alignment = Alignment(product.b.data);
   key.c_alignment = Alignment(product.c);
+  key.bias_alignment = Alignment(product.bias);
   return key;
 }
 

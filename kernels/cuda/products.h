@@ -134,8 +134,9 @@ struct ProductKey {
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool a_transposed = false, b_transposed = false;
   bool has_bias = false, accumulate = false;
-  // The largest powers of two, at most 256, that divide the addresses.
-  int64_t a_alignment = 0, b_alignment = 0, c_alignment = 0;
+  // The largest powers of two, at most 256, that divide the addresses. The
+  // library looks at the bias's, too; 256 without one.
+  int64_t a_alignment = 0, b_alignment = 0, c_alignment = 0, bias_alignment = 0;
 
   friend bool operator==(const ProductKey&, const ProductKey&) = default;
   friend auto operator<=>(const ProductKey&, const ProductKey&) = default;

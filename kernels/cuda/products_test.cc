@@ -173,6 +173,9 @@ TEST(ProductKeyTest, AlignmentIsTheAddresses) {
   EXPECT_EQ(KeyOf(product).a_alignment, 16);
   EXPECT_EQ(KeyOf(product).b_alignment, 4);
   EXPECT_EQ(KeyOf(product).c_alignment, 256);
+  EXPECT_EQ(KeyOf(product).bias_alignment, 256);
+  product.bias = reinterpret_cast<const float*>(0x1008);
+  EXPECT_EQ(KeyOf(product).bias_alignment, 8);
 }
 
 }  // namespace
