@@ -158,10 +158,13 @@ TEST(TrainerFaults, FailedOperationChangesNothingOrStopsTheTrainer) {
       }
     }
   }
-  EXPECT_THAT(fatal, testing::ElementsAre(testing::Key("Update")));
+  // Waiting for a device is fatal after its update, and harmless before.
+  EXPECT_THAT(fatal, testing::ElementsAre(testing::Key("Synchronize"),
+                                          testing::Key("Update")));
   for (const char* operation :
        {"Allocate", "Upload", "Download", "Copy", "SruForward", "SruBackward",
-        "LinearBackward", "CrossEntropy", "FillMask", "Add", "SumOfSquares"}) {
+        "LinearBackward", "CrossEntropy", "FillMask", "Add", "SumOfSquares",
+        "Synchronize"}) {
     EXPECT_GT(harmless[operation], 0) << operation;
   }
 }
@@ -240,6 +243,7 @@ TEST(TrainerFaults, BadBatchChangesNothing) {
 TEST(TrainerBesideOthers, TwoTrainersAndServingDoNotDisturbEachOther) {
   const auto expected = UndisturbedWeights();
   DevicePool pool(*ParseDevices("cpu:1,cpu:1,cpu:1"));
+  constexpr int kServed = 100;  // at least
   std::atomic<bool> training = true;
   std::atomic<int> served = 0;
   std::vector<std::vector<float>> weights(2);
@@ -247,7 +251,7 @@ TEST(TrainerBesideOthers, TwoTrainersAndServingDoNotDisturbEachOther) {
   for (auto& mine : weights) {
     threads.emplace_back([&] {
       // Over and over, so that the two meet in many ways.
-      for (int round = 0; round < 20; ++round) {
+      for (int round = 0; round < 20 || served < kServed; ++round) {
         const auto model = MakeModel(kModel);
         auto trainer =
             Trainer::Create(pool, model, InitializeParameters(*model, 1),
@@ -277,7 +281,7 @@ TEST(TrainerBesideOthers, TwoTrainersAndServingDoNotDisturbEachOther) {
   clients.join();
   EXPECT_TRUE(SameBits(weights[0], expected));
   EXPECT_TRUE(SameBits(weights[1], expected));
-  EXPECT_GT(served, 100);
+  EXPECT_GE(served, kServed);
 }
 
 TEST(TrainerBesideOthers, ServesBetweenMicroBatches) {
