@@ -71,7 +71,7 @@ TEST_F(JobMemoryTest, WaitsForMemoryThatOthersHold) {
   const std::string id = Submit(kTextSpec);
   std::thread releasing([&] {
     // Before it: QUEUED, VALIDATING.
-    EXPECT_TRUE(*WaitForEvent(*jobs_, id, 2, absl::Now() + absl::Minutes(1)));
+    EXPECT_TRUE(*WaitForEvent(*jobs_, id, 2, absl::Now() + absl::Minutes(4)));
     other.Release();
   });
   const Job job = RunOn(pool, id);

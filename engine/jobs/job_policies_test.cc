@@ -78,6 +78,16 @@ class JobPoliciesTest : public JobExecutionFixture {
   std::vector<std::vector<float>> weights_;
 };
 
+TEST_F(JobPoliciesTest, EndsWhenItsTimeIsUp) {
+  const Job job =
+      Run(Submit(kTextSpec, "max_epochs: 0 max_seconds: 60"), "cpu:1");
+  ASSERT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_THAT(job.cause, HasSubstr("max_seconds reached"));
+  EXPECT_EQ(job.max_steps, 0);
+  EXPECT_GT(job.step, 1);
+  EXPECT_EQ(std::get<5>(See(job.id).metrics.back()), 1);  // the fraction done
+}
+
 TEST_F(JobPoliciesTest, TheBestWeightsArePublished) {
   const std::string steps = "max_epochs: 0 max_steps: 12 ";
   Evaluate({5, 3, 4, 4.5});

@@ -20,8 +20,8 @@
 
 namespace recurve {
 
-// For what is sure to come.
-inline constexpr absl::Duration kPatience = absl::Seconds(60);
+// For what is sure to come, however slow the machine.
+inline constexpr absl::Duration kPatience = absl::Minutes(4);
 
 // Runs that go on until the test ends them. Thread-safe.
 class ScriptedRuns {
