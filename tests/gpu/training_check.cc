@@ -38,12 +38,12 @@ constexpr NamedModel kModels[] = {
               dropout: 0.1 }
       blocks { sru { hidden_size: 24 num_layers: 2 dropout: 0.2
                      layer_norm: true } }
-      output { linear {} }
+      output { linear { size: 50 } }
       loss { kind: CROSS_ENTROPY })"},
     {"QRNN", R"(
       input { token_embedding { vocabulary_size: 50 embedding_size: 24 } }
       blocks { qrnn { hidden_size: 33 num_layers: 2 window: 2 zoneout: 0.1 } }
-      output { linear {} }
+      output { linear { size: 50 } }
       loss { kind: CROSS_ENTROPY })"},
 };
 
