@@ -1,7 +1,8 @@
 """What ptxas says of every kernel: registers, shared memory, spills.
 
     ptxas_table.py REPORT...                 prints docs/cuda_kernels.md
-    ptxas_table.py --check TABLE REPORT...   fails for a kernel that spills or
+    ptxas_table.py --check TABLE [--may_spill=KERNEL] REPORT...
+                                             fails for a kernel that spills or
                                              that TABLE does not have
 
 A REPORT is what nvcc -Xptxas=-v printed (cuda_library's NAME_ptxas).
@@ -18,8 +19,9 @@ from typing import NamedTuple
 HEADER = """# Kernels of the CUDA backend
 
 What ptxas says of each (`tests/cuda/ptxas_table` writes this page): registers a
-thread, bytes of shared memory a block, bytes spilled. No kernel may spill for
-the target of the ordinary CUDA build.
+thread, bytes of shared memory a block, bytes spilled. `//tests/cuda:spills_test`
+fails where a kernel spills for the target of the ordinary CUDA build, but for
+the ones it excepts.
 """
 
 
@@ -87,7 +89,7 @@ def table(kernels):
     return "\n".join(lines) + "\n"
 
 
-def complaints(kernels, text):
+def complaints(kernels, text, may_spill=()):
     listed = set(re.findall(r"^\| `(.*?)` \|", text, re.MULTILINE))
     for kernel in sorted(set(kernels) - listed):
         yield "%s is not in the table; run tests/cuda/ptxas_table" % kernel
@@ -95,13 +97,14 @@ def complaints(kernels, text):
         yield "%s is in the table alone; run tests/cuda/ptxas_table" % kernel
     for kernel, uses in sorted(kernels.items()):
         for target, use in uses.items():
-            if use.spilled_bytes:
+            if use.spilled_bytes and kernel.partition("<")[0] not in may_spill:
                 yield "%s spills %d bytes on sm_%s" % (kernel, use.spilled_bytes, target)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", metavar="TABLE")
+    parser.add_argument("--may_spill", metavar="KERNEL", action="append", default=[])
     parser.add_argument("reports", nargs="+")
     arguments = parser.parse_args()
     kernels = read(arguments.reports)
@@ -109,7 +112,7 @@ def main():
         sys.stdout.write(table(kernels))
         return
     with open(arguments.check, encoding="utf-8") as file:
-        found = list(complaints(kernels, file.read()))
+        found = list(complaints(kernels, file.read(), arguments.may_spill))
     print("%d kernels" % len(kernels))
     if found or not kernels:
         sys.exit("\n".join(found) or "no kernel in the reports")

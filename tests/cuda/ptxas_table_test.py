@@ -43,6 +43,7 @@ class PtxasTable(unittest.TestCase):
             list(ptxas_table.complaints(kernels, text)),
             ["Kernel<float, 4> spills 32 bytes on sm_100"],
         )
+        self.assertEqual(list(ptxas_table.complaints(kernels, text, ["Kernel"])), [])
         del kernels["Kernel<float, 4>"]["100"]
         self.assertEqual(list(ptxas_table.complaints(kernels, text)), [])
         self.assertEqual(len(list(ptxas_table.complaints(kernels, ""))), 1)
