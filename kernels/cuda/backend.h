@@ -21,6 +21,10 @@ struct CudaBackendOptions {
 // stream of its own. May be used by one thread at a time, its buffers and
 // recordings released by any, before the backend.
 //
+// Results are a pure function of the arguments' bits, but a sequence's forward
+// results may differ by rounding with the batch that it is part of, and sums
+// over rows have orders of their own (docs/determinism.md, "On a GPU").
+//
 // While Replay captures, Allocate, Upload, Download, Synchronize and
 // SumOfSquares return FailedPrecondition.
 //
