@@ -1,4 +1,5 @@
 #include "engine/schedule/gpus.h"
+#include "kernels/comm/nccl.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/devices.h"
 #include "kernels/status.h"
@@ -19,6 +20,11 @@ absl::StatusOr<Gpu> FindGpu(int ordinal) {
 absl::StatusOr<std::unique_ptr<Backend>> CreateGpuBackend(
     const DeviceSpec& spec) {
   return CreateCudaBackend(spec.ordinal, {.precision = spec.products});
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> ConnectGpus(
+    absl::Span<const int> ordinals) {
+  return CreateNcclCommunicators(ordinals);
 }
 
 }  // namespace recurve
