@@ -1,22 +1,26 @@
 // golden --dir=DIR: runs every golden case under DIR and prints one line each,
 // then "N passed, N failed, N skipped". Exits 0 if some passed and none failed.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "kernels/cpu/backend.h"
+#include "absl/status/statusor.h"
+#include "engine/schedule/device.h"
+#include "engine/schedule/device_spec.h"
+#include "kernels/backend.h"
+#include "kernels/status.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/golden_case.h"
 
 ABSL_FLAG(std::string, dir, "",
           "folder of .safetensors cases, searched deeply");
-ABSL_FLAG(int, threads, 1, "threads of the device");
+ABSL_FLAG(std::string, device, "cpu:1", "as in the server's --devices");
 
 namespace recurve::golden {
 namespace {
@@ -28,6 +32,12 @@ std::filesystem::path Resolve(const std::string& path) {
                               : std::filesystem::path(directory) / path;
 }
 
+absl::StatusOr<std::unique_ptr<Backend>> OpenDevice() {
+  ASSIGN_OR_RETURN(const std::vector<DeviceSpec> specs,
+                   ParseDevices(absl::GetFlag(FLAGS_device)));
+  return CreateBackend(specs[0]);
+}
+
 int Main() {
   const std::filesystem::path directory = Resolve(absl::GetFlag(FLAGS_dir));
   const std::vector<std::string> files = CaseFiles(directory);
@@ -36,12 +46,16 @@ int Main() {
                  absl::GetFlag(FLAGS_dir).c_str());
     return 2;
   }
-  const auto backend =
-      CreateCpuBackend(std::max(1, absl::GetFlag(FLAGS_threads)));
+  const absl::StatusOr<std::unique_ptr<Backend>> backend = OpenDevice();
+  if (!backend.ok()) {
+    std::fprintf(stderr, "golden: %s\n",
+                 std::string(backend.status().message()).c_str());
+    return 2;
+  }
   static constexpr const char* kWords[] = {"PASSED ", "FAILED ", "SKIPPED"};
   int counts[3] = {};
   for (const std::string& file : files) {
-    const CaseResult result = RunCase(directory / file, *backend);
+    const CaseResult result = RunCase(directory / file, **backend);
     const int outcome = static_cast<int>(result.outcome);
     ++counts[outcome];
     std::printf("%s %-40s %s\n", kWords[outcome], file.c_str(),

@@ -2,8 +2,6 @@
 // the products reach, the recurrences by themselves, layers and training steps.
 //
 //   benchmark --ordinal=0 [--quick]
-#include <cuda_runtime_api.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -12,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/portable.h"
 #include "kernels/cuda/qrnn.h"
 #include "kernels/cuda/sru.h"
 #include "kernels/cuda/status.h"
@@ -28,6 +28,7 @@
 
 ABSL_FLAG(int, ordinal, 0, "the GPU");
 ABSL_FLAG(bool, quick, false, "a few cases of each kind");
+ABSL_FLAG(bool, tiny, false, "shapes too small to say anything, for a test");
 
 namespace recurve::gpu {
 namespace {
@@ -131,13 +132,13 @@ json Line(const char* what, const char* cell, const LayerSize& size) {
 }
 
 absl::Status CopyBandwidth(Backend& backend, cudaStream_t stream) {
-  constexpr int64_t kFloats = int64_t{1} << 28;  // 1 GiB
+  const int64_t floats = int64_t{1} << (absl::GetFlag(FLAGS_tiny) ? 10 : 28);
   DeviceValues values(backend);
-  const Matrix<float> from = values.Random<float>(1, kFloats);
-  const Matrix<float> to = values.Output<float>(1, kFloats);
+  const Matrix<float> from = values.Random<float>(1, floats);
+  const Matrix<float> to = values.Output<float>(1, floats);
   RETURN_IF_ERROR(values.status());
   RETURN_IF_ERROR(backend.Synchronize());
-  const int64_t bytes = kFloats * int64_t{sizeof(float)};
+  const int64_t bytes = floats * int64_t{sizeof(float)};
   EventClock clock(stream);
   return Print({{"what", "copy"}, {"bytes", 2 * bytes}}, clock.Around([&] {
     return cuda::ToStatus(cudaMemcpyAsync(to.data, from.data, bytes,
@@ -148,17 +149,17 @@ absl::Status CopyBandwidth(Backend& backend, cudaStream_t stream) {
 
 // What the products alone reach on a square large enough to be bound by them.
 absl::Status ProductRate(Backend& backend, const char* precision) {
-  constexpr int64_t kSide = 8192;
+  const int64_t side = absl::GetFlag(FLAGS_tiny) ? 32 : 8192;
   DeviceValues values(backend);
   LinearForwardArgs<float> args;
-  args.x = values.Random<float>(kSide, kSide);
-  args.weight = values.Random<float>(kSide, kSide);
-  args.y = values.Output<float>(kSide, kSide);
+  args.x = values.Random<float>(side, side);
+  args.weight = values.Random<float>(side, side);
+  args.y = values.Output<float>(side, side);
   RETURN_IF_ERROR(values.status());
   BackendClock clock(backend);
   return Print({{"what", "product"},
                 {"products", precision},
-                {"flops", 2 * kSide * kSide * kSide}},
+                {"flops", 2 * side * side * side}},
                clock.Around([&] { return backend.LinearForward(args); }));
 }
 
@@ -256,11 +257,13 @@ absl::Status QrnnLayers(Backend& backend, const char* precision,
 
 // SRU's published training shape is the first; the others grow from it.
 std::vector<LayerSize> SruSizes() {
+  if (absl::GetFlag(FLAGS_tiny)) return {{12, 3, 5}};
   return {{512, 32, 128}, {1024, 32, 128}, {2048, 32, 128},
           {512, 1, 128},  {512, 1, 1},     {512, 64, 1}};
 }
 
 std::vector<LayerSize> QrnnSizes(bool quick) {
+  if (absl::GetFlag(FLAGS_tiny)) return {{12, 3, 5}};
   std::vector<LayerSize> sizes = {
       {512, 32, 128}, {1024, 32, 128}, {2048, 32, 128}};
   if (quick) return sizes;
@@ -275,6 +278,7 @@ std::vector<LayerSize> QrnnSizes(bool quick) {
 
 // All move over 100 MB a launch but the last, which are few long sequences.
 std::vector<LayerSize> RecurrenceSizes(bool quick) {
+  if (absl::GetFlag(FLAGS_tiny)) return {{12, 3, 5}, {33, 1, 70}};
   if (quick) return {{1024, 64, 256}, {512, 1, 8192}};
   return {{512, 128, 256},
           {1024, 64, 256},
@@ -317,6 +321,7 @@ absl::Status Run() {
   RETURN_IF_ERROR(
       cuda::ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
                      "cudaStreamCreate"));
+  const absl::Cleanup destroy = [stream] { cudaStreamDestroy(stream); };
   RETURN_IF_ERROR(CopyBandwidth(*backend, stream));
   RETURN_IF_ERROR(RunRecurrences(*backend, stream));
   for (const Precision& precision : kPrecisions) {
