@@ -27,7 +27,9 @@ std::vector<DeviceBudget> BudgetsOf(DevicePool& pool,
     const DeviceSpec& spec = pool.device(device).spec();
     budgets.push_back({.name = pool.device(device).name(),
                        .bytes = spec.memory_bytes,
-                       .workspace = WorkspacePlan(spec).total()});
+                       .workspace = WorkspacePlan(spec).total(),
+                       .serving_floor =
+                           pool.device(device).ledger().serving_floor_bytes()});
   }
   return budgets;
 }
