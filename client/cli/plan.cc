@@ -191,8 +191,8 @@ absl::StatusOr<PlanReport> MakePlan(const PlanOptions& options) {
   for (const DeviceSpec& spec : specs) {
     report.devices.push_back({.spec = spec});
     if (!report.training) continue;
-    report.devices.back().serving_floor = ServingFloor(
-        spec.memory_bytes, spec.threads, options.serving_memory_share);
+    report.devices.back().serving_floor =
+        ServingFloor(spec, options.serving_memory_share);
   }
   RETURN_IF_ERROR(report.training ? PlanTraining(*model, file.spec, report)
                                   : PlanInference(*model, report));
