@@ -64,6 +64,7 @@ struct Hits {
 };
 
 // Lists the hits of the tile that starts at row `first`. The whole block calls.
+// A list is not written before all threads have come, done with the one before.
 template <int kTableRows, typename S>
 __device__ inline void FindHits(const ScatterParameters<S>& p, int64_t first,
                                 int64_t first_token, Hits& hits) {
@@ -200,9 +201,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t first = 0; first < p.dy.rows; first += kTileTokens) {
     FindHits<kTableRows>(p, first, first_token, hits);
     AddHits<kAligned>(hits, p.dy.row(first) + column, p.dy.stride, left, sums);
-    __syncthreads();  // before the list is written again
   }
-  __syncthreads();
+  __syncthreads();  // before other warps' sums are read
   for (int s = WarpOfBlock(); s < kTableRows; s += kBlockWarps) {
     const int64_t v = first_token + s;
     if (v >= p.dtable.rows) break;

@@ -226,6 +226,18 @@ double Dot(const std::vector<double>& a, const std::vector<double>& b);
 // Values of 0 and `kept`, three quarters of them kept.
 std::vector<double> RandomMask(int64_t count, uint32_t seed, double kept);
 
+// Expects of `data`, which one of problem's arrays begins at, that wide
+// accesses need its alignment. `problem` describes the arrays as they are when
+// called.
+template <typename T, typename Problem>
+void ExpectAlignmentCounts(T*& data, const Problem& problem) {
+  const int wide = static_cast<int>(16 / problem().element_bytes);
+  EXPECT_TRUE(MayVectorize(problem(), wide));
+  ++data;
+  EXPECT_FALSE(MayVectorize(problem(), wide));
+  --data;
+}
+
 }  // namespace recurve::cuda
 
 #endif  // RECURVE_KERNELS_CUDA_RECURRENCE_TEST_UTIL_H_

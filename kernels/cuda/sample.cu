@@ -111,9 +111,9 @@ __device__ inline Kept FirstTokens(const Row<S>& row, Count wanted,
       chosen[1] = wanted;
     }
     __syncthreads();
+    // Two barriers before this is written again.
     prefix |= static_cast<uint32_t>(chosen[0]) << shift;
     wanted = chosen[1];
-    __syncthreads();
   }
   const Count each = measure(prefix);
   return {prefix, each == 0 ? ~Count{0} : (wanted + each - 1) / each};

@@ -146,6 +146,25 @@ TEST(CudaSampleRules, TopKKeepsTheFirstOfEquals) {
   EXPECT_EQ(SampleOne(logits, {.top_k = 2, .uniform = 0.999}), 2);
 }
 
+// Which of them a thread keeps depends on how many others have, in all warps.
+TEST(CudaSampleRules, TopKCountsEqualsOfAllThreads) {
+  const std::vector<float> logits(1000, 0.5f);
+  for (const int32_t token : {0, 1, 100, 500, 899}) {
+    const double uniform = (token + 0.5) / 900;
+    EXPECT_EQ(SampleOne(logits, {.top_k = 900, .uniform = uniform}), token);
+  }
+}
+
+TEST(CudaSampleRules, LogitsMayBeFarFromZero) {
+  for (const float shift : {-200.0f, 200.0f}) {
+    const std::vector<float> logits = {shift, shift + 2.0f, shift + 1.0f};
+    EXPECT_EQ(SampleOne(logits, {.uniform = 0.05}), 0);
+    EXPECT_EQ(SampleOne(logits, {.uniform = 0.5}), 1);
+    EXPECT_EQ(SampleOne(logits, {.uniform = 0.9}), 2);
+    EXPECT_EQ(SampleOne(logits, {.top_p = 0.7f, .uniform = 0.9}), 2);
+  }
+}
+
 TEST(CudaSampleRules, TopPKeepsTheShortestRunThatHoldsIt) {
   // Probabilities 1/8, 1/2, 1/8, 1/4.
   const std::vector<float> logits = {0.0f, std::log(4.0f), 0.0f,

@@ -443,5 +443,30 @@ TYPED_TEST(CudaSruTest, LaunchersFollowThePlan) {
   }
 }
 
+TEST(CudaSruPlanTest, WideAccessesNeedEveryArrayAligned) {
+  SruShape shape;
+  shape.hidden_size = 8;
+  shape.skip = SruSkip::kInput;
+  const Problem p = MakeProblem<float>(shape, {3}, {});
+  DeviceRun<float> run(p);
+  const auto forward = [&] { return run.ForwardProblem(); };
+  ExpectAlignmentCounts(run.forward().u.data, forward);
+  ExpectAlignmentCounts(run.forward().weights.v, forward);
+  ExpectAlignmentCounts(run.forward().weights.bias, forward);
+  ExpectAlignmentCounts(run.forward().x.data, forward);
+  ExpectAlignmentCounts(run.forward().mask_cell.data, forward);
+  ExpectAlignmentCounts(run.forward().c_first.data, forward);
+  ExpectAlignmentCounts(run.forward().y.data, forward);
+  ExpectAlignmentCounts(run.forward().c.data, forward);
+  ExpectAlignmentCounts(run.forward().c_last.data, forward);
+  const auto backward = [&] { return run.BackwardProblem(); };
+  ExpectAlignmentCounts(run.forward().u.data, backward);
+  ExpectAlignmentCounts(run.backward().dy.data, backward);
+  ExpectAlignmentCounts(run.backward().dx.data, backward);
+  ExpectAlignmentCounts(run.backward().dc_last.data, backward);
+  ExpectAlignmentCounts(run.backward().dc_first.data, backward);
+  ExpectAlignmentCounts(run.backward().channel_partials.data, backward);
+}
+
 }  // namespace
 }  // namespace recurve::cuda
