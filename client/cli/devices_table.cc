@@ -67,13 +67,11 @@ std::string Percent(double share) {
 
 std::string Loads(const v1::ListDevicesResponse& devices) {
   Table table({"DEVICE", "SPEC", "BUSY", "SERVING", "ROWS/S", "QUEUED", "USED",
-               "RESERVED", "PEAK", "BUDGET", "FOR TRAINING"},
+               "RESERVED", "PEAK", "BUDGET"},
               {kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight,
-               kRight, kRight, kRight});
+               kRight, kRight});
   for (const v1::Device& device : devices.devices()) {
-    const auto limit = [&](int64_t bytes) {
-      return device.budget_bytes() > 0 ? FormatBytes(bytes) : "unlimited";
-    };
+    const int64_t budget = device.budget_bytes();
     table.Add({device.name(), device.spec(), Percent(device.busy_share()),
                Percent(device.serving_share()),
                absl::StrFormat("%.0f", device.rows_per_second()),
@@ -81,8 +79,7 @@ std::string Loads(const v1::ListDevicesResponse& devices) {
                FormatBytes(device.memory_bytes()),
                FormatBytes(device.reserved_bytes()),
                FormatBytes(device.reserved_high_water_bytes()),
-               limit(device.budget_bytes()),
-               limit(device.training_budget_bytes())});
+               budget > 0 ? FormatBytes(budget) : "unlimited"});
   }
   return table.Text();
 }
