@@ -2,10 +2,12 @@
 // copies. One Backend object belongs to one device and is used by that device's
 // thread alone. All pointers in argument structs are that device's memory.
 //
-// Results are a pure function of the arguments' bits: the same for any number
-// of threads, and a sequence's forward results do not depend on what it is
-// batched with. Sums over rows are cut into fixed blocks of kRowBlock and added
-// in order.
+// Results are a pure function of the arguments' bits and of the kind of device:
+// the same for any number of threads and on every device of the kind. On a CPU
+// a sequence's forward results do not depend on what it is batched with either,
+// and sums over rows are cut into fixed blocks of kRowBlock and added in order;
+// on a GPU the order of sums follows from the batch's shape
+// (docs/determinism.md).
 //
 // Errors: InvalidArgument for shapes that contradict each other (a bug of the
 // caller, not of a user), Internal for a failing library. The data is not

@@ -13,6 +13,7 @@
 #include "engine/base/directory.h"
 #include "engine/schedule/device_budgets.h"
 #include "engine/schedule/gpus.h"
+#include "engine/schedule/memory_plan.h"
 #include "engine/serve/held_out_evaluation.h"
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
@@ -49,6 +50,12 @@ absl::Status CheckNumbers(const ServerConfig& config) {
         absl::StrCat("--serving_share: is ", config.serving_share(),
                      ", must be above 0 and at most 1"));
   }
+  if (!(config.serving_memory_share() >= 0 &&
+        config.serving_memory_share() <= kMaxServingMemoryShare)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--serving_memory_share: is ", config.serving_memory_share(),
+        ", must be 0 to ", kMaxServingMemoryShare));
+  }
   if (config.max_message_bytes() > INT32_MAX) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max_message_bytes: is ", config.max_message_bytes(),
@@ -82,6 +89,7 @@ absl::Status Empty(const std::string& directory) {
 DeviceOptions PoolOptions(const ServerConfig& config) {
   DeviceOptions options;
   options.serving_share = config.serving_share();
+  options.serving_memory_share = config.serving_memory_share();
   return options;
 }
 

@@ -67,11 +67,13 @@ std::string Percent(double share) {
 
 std::string Loads(const v1::ListDevicesResponse& devices) {
   Table table({"DEVICE", "SPEC", "BUSY", "SERVING", "ROWS/S", "QUEUED", "USED",
-               "RESERVED", "PEAK", "BUDGET"},
+               "RESERVED", "PEAK", "BUDGET", "FOR TRAINING"},
               {kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight,
-               kRight, kRight});
+               kRight, kRight, kRight});
   for (const v1::Device& device : devices.devices()) {
-    const int64_t budget = device.budget_bytes();
+    const auto limit = [&](int64_t bytes) {
+      return device.budget_bytes() > 0 ? FormatBytes(bytes) : "unlimited";
+    };
     table.Add({device.name(), device.spec(), Percent(device.busy_share()),
                Percent(device.serving_share()),
                absl::StrFormat("%.0f", device.rows_per_second()),
@@ -79,7 +81,8 @@ std::string Loads(const v1::ListDevicesResponse& devices) {
                FormatBytes(device.memory_bytes()),
                FormatBytes(device.reserved_bytes()),
                FormatBytes(device.reserved_high_water_bytes()),
-               budget > 0 ? FormatBytes(budget) : "unlimited"});
+               limit(device.budget_bytes()),
+               limit(device.training_budget_bytes())});
   }
   return table.Text();
 }

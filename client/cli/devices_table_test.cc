@@ -19,9 +19,9 @@ std::string Table(const std::string& textproto) {
 TEST(DevicesTableTest, IdleDevicesAreATableOfTheirOwn) {
   EXPECT_EQ(Table(R"(devices { name: "devices/0" spec: "cpu:1" })"),
             "DEVICE     SPEC   BUSY  SERVING  ROWS/S  QUEUED     USED  RESERVED"
-            "     PEAK     BUDGET\n"
+            "     PEAK     BUDGET  FOR TRAINING\n"
             "devices/0  cpu:1    0%       0%       0       0  0 bytes   0 bytes"
-            "  0 bytes  unlimited\n");
+            "  0 bytes  unlimited     unlimited\n");
 }
 
 TEST(DevicesTableTest, ShowsLoadOwnersAndWhoWaits) {
@@ -31,6 +31,7 @@ TEST(DevicesTableTest, ShowsLoadOwnersAndWhoWaits) {
       serving_share: 0.12 rows_per_second: 12345.6 queued_tasks: 3
       memory_bytes: 1048576 reserved_bytes: 1572864
       reserved_high_water_bytes: 1572864 budget_bytes: 2097152
+      training_budget_bytes: 1677721
       owners { owner: "models/lm/versions/3" planned_bytes: 1572864
                used_bytes: 1048576 used_high_water_bytes: 1048576
                planned { weights_bytes: 524288 activations_bytes: 1048576 } }
@@ -39,15 +40,16 @@ TEST(DevicesTableTest, ShowsLoadOwnersAndWhoWaits) {
     }
     devices {
       name: "devices/1" spec: "cpu:2" budget_bytes: 1024
+      training_budget_bytes: 1024
       owners { owner: "workspace" planned_bytes: 10
                planned { workspace_bytes: 10 } }
     })"),
             "DEVICE     SPEC               BUSY  SERVING  ROWS/S  QUEUED     "
-            "USED  RESERVED     PEAK   BUDGET\n"
+            "USED  RESERVED     PEAK   BUDGET  FOR TRAINING\n"
             "devices/0  cpu:1:memory=2MiB   87%      12%   12346       3  "
-            "1.0 MiB   1.5 MiB  1.5 MiB  2.0 MiB\n"
+            "1.0 MiB   1.5 MiB  1.5 MiB  2.0 MiB       1.6 MiB\n"
             "devices/1  cpu:2                0%       0%       0       0  "
-            "0 bytes   0 bytes  0 bytes  1.0 KiB\n"
+            "0 bytes   0 bytes  0 bytes  1.0 KiB       1.0 KiB\n"
             "\n"
             "DEVICE     OWNER                  PLANNED  MEASURED     PEAK  "
             "PLANNED FOR\n"

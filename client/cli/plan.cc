@@ -144,7 +144,8 @@ absl::Status PlanTraining(const Model& model, const v1::TrainSpec& spec,
     const DevicePlan& device = report.devices[rank];
     budgets.push_back({.name = absl::StrCat("devices/", rank),
                        .bytes = device.spec.memory_bytes,
-                       .workspace = WorkspacePlan(device.spec).total()});
+                       .workspace = WorkspacePlan(device.spec).total(),
+                       .serving_floor = device.serving_floor});
   }
   ASSIGN_OR_RETURN(const std::vector<int> members,
                    FittingDevices(model, needs, budgets));
@@ -171,7 +172,7 @@ std::string Line(const PlanReport& report, const std::string& name,
 }
 
 std::string Budget(const DevicePlan& device) {
-  const int64_t budget = device.spec.memory_bytes;
+  const int64_t budget = device.spec.memory_bytes - device.serving_floor;
   if (!device.takes_part) return "takes no part";
   if (budget == 0) return "not limited";
   return absl::StrCat(FormatBytes(budget),
@@ -187,8 +188,12 @@ absl::StatusOr<PlanReport> MakePlan(const PlanOptions& options) {
   PlanReport report;
   ASSIGN_OR_RETURN(report.training, IsTraining(options, file.is_spec));
   RETURN_IF_ERROR(FillShape(options, file.spec, report));
-  for (const DeviceSpec& spec : specs)
-    report.devices.push_back({spec, true, {}});
+  for (const DeviceSpec& spec : specs) {
+    report.devices.push_back({.spec = spec});
+    if (!report.training) continue;
+    report.devices.back().serving_floor =
+        ServingFloor(spec, options.serving_memory_share);
+  }
   RETURN_IF_ERROR(report.training ? PlanTraining(*model, file.spec, report)
                                   : PlanInference(*model, report));
   return report;
@@ -234,7 +239,8 @@ nlohmann::json ToJson(const PlanReport& report) {
                        {"takes_part", device.takes_part},
                        {"planned", plan},
                        {"planned_bytes", device.plan.total()},
-                       {"budget_bytes", device.spec.memory_bytes}});
+                       {"budget_bytes", device.spec.memory_bytes},
+                       {"serving_floor_bytes", device.serving_floor}});
   }
   nlohmann::json json = {{"mode", report.training ? "training" : "inference"},
                          {"rows", report.rows},

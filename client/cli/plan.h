@@ -27,12 +27,14 @@ struct PlanOptions {
   int32_t vocabulary_size = 0;
   int32_t feature_size = 0;
   int32_t output_size = 0;
-  std::string devices = "cpu:1";  // as the server's --devices
+  std::string devices = "cpu:1";      // as the server's --devices
+  double serving_memory_share = 0.2;  // as the server's
 };
 
 struct DevicePlan {
   DeviceSpec spec;
-  bool takes_part = true;  // false: cannot hold its part of the training
+  int64_t serving_floor = 0;  // of its budget, what training leaves
+  bool takes_part = true;     // false: cannot hold its part of the training
   MemoryPlan plan;
 };
 

@@ -49,6 +49,10 @@ void AddPlanCommand(CLI::App& app, Session& session) {
        "the same; else the vocabulary's");
   plan->add_option("--devices", options->devices, "as the server's --devices")
       ->capture_default_str();
+  plan->add_option("--serving_memory_share", options->serving_memory_share,
+                   "as the server's --serving_memory_share")
+      ->check(CLI::Range(0.0, kMaxServingMemoryShare))
+      ->capture_default_str();
 }
 
 }  // namespace recurve::cli

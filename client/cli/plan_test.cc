@@ -80,6 +80,8 @@ TEST(MakePlan, OfASpecIsTrainingOfItsBatches) {
   EXPECT_EQ(json["devices"][0]["planned_bytes"],
             report->devices[0].plan.total());
   EXPECT_EQ(json["devices"][1]["budget_bytes"], 1 << 30);
+  EXPECT_EQ(json["devices"][1]["serving_floor_bytes"],
+            ((1 << 30) - report->devices[1].plan.workspace) / 5);
   const std::string text = ToText(*report);
   EXPECT_THAT(text, HasSubstr("at most 8 micro-batches of 256 rows"));
   EXPECT_THAT(text, HasSubstr("takes no part"));
@@ -88,11 +90,34 @@ TEST(MakePlan, OfASpecIsTrainingOfItsBatches) {
 TEST(MakePlan, RefusesWhatTheServerWouldRefuse) {
   PlanOptions options = SpecOptions();
   options.devices = "cpu:1:memory=2560KiB";
+  options.serving_memory_share = 0;
   const absl::Status status = MakePlan(options).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(Message(status), HasSubstr("budget of devices/0 2.5 MiB; the "
                                          "largest trainer.micro_batch_rows "
                                          "that fits is "));
+  options.serving_memory_share = 0.25;
+  EXPECT_THAT(Message(MakePlan(options).status()),
+              HasSubstr("budget of devices/0 2.5 MiB less 96.0 KiB for serving "
+                        "(--serving_memory_share); "));
+}
+
+TEST(MakePlan, KeepsServingsPartFromTrainingAlone) {
+  PlanOptions options = SpecOptions();
+  options.devices = "cpu:1:memory=1GiB";
+  const MemoryPlan plan = MakePlan(options)->devices[0].plan;
+  const int64_t workspace = plan.workspace;
+  // Just enough, and nothing to keep.
+  options.devices = absl::StrCat("cpu:1:memory=", plan.total());
+  EXPECT_TRUE(absl::IsResourceExhausted(MakePlan(options).status()));
+  options.serving_memory_share = 0;
+  EXPECT_TRUE(MakePlan(options).ok());
+  // As much again for serving.
+  options.devices = absl::StrCat("cpu:1:memory=", 2 * plan.total() - workspace);
+  options.serving_memory_share = 0.5;
+  EXPECT_TRUE(MakePlan(options).ok());
+  options.mode = "inference";
+  EXPECT_EQ(MakePlan(options)->devices[0].serving_floor, 0);
 }
 
 TEST(MakePlan, KnowsCudaDevicesWithoutHavingAny) {

@@ -197,7 +197,7 @@ TrainerOptions Execution::MemoryOf(const TrainingRun& run) {
   Ledger::Wait& wait = options.wait.emplace();
   wait.cancelled = &control_.stopping();
   wait.on_wait = [this](const std::string& reason) {
-    (void)reporter_.Warn(absl::StrCat("waits for memory: ", reason));
+    (void)reporter_.ReportWait(absl::StrCat("waits for memory: ", reason));
   };
   return options;
 }

@@ -72,6 +72,10 @@ TEST_F(JobMemoryTest, WaitsForMemoryThatOthersHold) {
   std::thread releasing([&] {
     // Before it: QUEUED, VALIDATING.
     EXPECT_TRUE(*WaitForEvent(*jobs_, id, 2, absl::Now() + absl::Minutes(4)));
+    const Job waits = *jobs_->Get(id);
+    EXPECT_EQ(waits.state, kValidating);
+    EXPECT_THAT(waits.cause, AllOf(StartsWith("waits for memory: needs "),
+                                   HasSubstr("trainers/other 1.0 MiB")));
     other.Release();
   });
   const Job job = RunOn(pool, id);
@@ -80,7 +84,50 @@ TEST_F(JobMemoryTest, WaitsForMemoryThatOthersHold) {
   EXPECT_THAT(See(id).warnings,
               ElementsAre(AllOf(StartsWith("waits for memory: needs "),
                                 HasSubstr("trainers/other 1.0 MiB"))));
+  for (const JobEvent& event : *jobs_->Events(id, 0, 0)) {
+    const auto* now = std::get_if<Job>(&event.what);
+    if (now != nullptr && now->state == kRunning) EXPECT_EQ(now->cause, "");
+  }
   EXPECT_EQ(ledger.Snapshot().reserved_bytes, WorkspacePlan(1).total());
+}
+
+// Others go on with what it will need of the other devices.
+TEST_F(JobMemoryTest, HoldsNothingWhileOneOfItsDevicesIsFull) {
+  DevicePool pool(*ParseDevices(absl::StrCat(Cpu(1 << 20), ",", Cpu(1 << 20))));
+  MemoryPlan all;
+  all.weights = 1 << 20;
+  auto other = *pool.device(1).ledger().Reserve("trainers/other", all);
+  const std::string id = Submit(kTextSpec);
+  std::thread releasing([&] {
+    EXPECT_TRUE(*WaitForEvent(*jobs_, id, 2, absl::Now() + absl::Minutes(4)));
+    EXPECT_THAT(jobs_->Get(id)->cause, HasSubstr(" of devices/1; held by "));
+    EXPECT_TRUE(pool.device(0).ledger().TryReserve("models/m", all).ok());
+    other.Release();
+  });
+  const Job job = RunOn(pool, id);
+  releasing.join();
+  EXPECT_EQ(job.state, kSucceeded) << job.cause;
+  EXPECT_EQ(job.devices.size(), 2u);
+}
+
+// Serving's part is left, though with it the job could have all devices.
+TEST_F(JobMemoryTest, IsRefusedWhereServingsPartLeavesTooLittle) {
+  DevicePool all(*ParseDevices(Cpu(1 << 20)));
+  ASSERT_EQ(RunOn(all, Submit(kTextSpec)).state, kSucceeded);
+  const int64_t enough = all.device(0).ledger().Snapshot().reserved_high_water -
+                         WorkspacePlan(1).total();
+  for (const int64_t bytes : {2 * enough, 2 * enough - 2}) {
+    DevicePool pool(*ParseDevices(Cpu(bytes)), CreateBackend,
+                    {.serving_memory_share = 0.5});
+    const Job job = RunOn(pool, Submit(kTextSpec));
+    if (bytes == 2 * enough) {
+      EXPECT_EQ(job.state, kSucceeded) << job.cause;
+    } else {
+      EXPECT_EQ(job.state, kFailed);
+      EXPECT_THAT(job.cause,
+                  HasSubstr(" for serving (--serving_memory_share); "));
+    }
+  }
 }
 
 }  // namespace

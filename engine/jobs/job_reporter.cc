@@ -94,6 +94,20 @@ absl::Status JobReporter::Warn(absl::string_view text) {
   return absl::OkStatus();
 }
 
+absl::Status JobReporter::ReportWait(absl::string_view cause) {
+  RETURN_IF_ERROR(Keep([&] {
+    return store_
+        .Change(id_,
+                [&](Job& job) {
+                  // Told to stop, it says why it does.
+                  if (job.state != JobState::kValidating) return;
+                  job.cause = std::string(cause);
+                })
+        .status();
+  }));
+  return std::exchange(waits_, true) ? absl::OkStatus() : Warn(cause);
+}
+
 absl::StatusOr<Job> JobReporter::SetState(
     JobState state, absl::string_view cause,
     const std::function<void(Job&)>& change) {

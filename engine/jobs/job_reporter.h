@@ -38,6 +38,8 @@ class JobReporter {
   absl::Status ReportCheckpoint(const JobCheckpoint& checkpoint);
   // Not again what stands among those events word for word.
   absl::Status Warn(absl::string_view text);
+  // Why the run can't begin yet: as the job's cause, and once as a warning.
+  absl::Status ReportWait(absl::string_view cause);
   absl::StatusOr<Job> SetState(JobState state, absl::string_view cause,
                                const std::function<void(Job&)>& change);
 
@@ -63,6 +65,7 @@ class JobReporter {
   const absl::Duration retry_delay_;
   MetricsFiles files_;
   bool files_failed_ = false;
+  bool waits_ = false;
   int64_t next_event_ = 0;  // to be scanned
   int64_t reported_step_ = 0;
   int64_t evaluated_step_ = 0;

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "engine/schedule/counting_backend.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/schedule/serving_share.h"
 
@@ -111,7 +110,6 @@ class DeviceWorker::Impl {
 
   DeviceStats stats() const {
     DeviceStats stats;
-    stats.memory_bytes = allocated_bytes_->load();
     absl::MutexLock lock(&mutex_);
     const absl::Duration now = now_();
     LoadWindow window = load_;
@@ -151,8 +149,7 @@ class DeviceWorker::Impl {
     auto backend = factory_(spec_);
     Started(backend.status());
     if (!backend.ok()) return;
-    backend_ = std::make_unique<CountingBackend>(
-        *std::move(backend), allocated_bytes_, spec_.memory_bytes);
+    backend_ = *std::move(backend);
     while (std::optional<Task> task = NextTask()) {
       (*task)(*backend_);
       task.reset();  // what it holds goes before it counts as finished
@@ -256,8 +253,6 @@ class DeviceWorker::Impl {
   const BackendFactory factory_;
   Ledger ledger_;
   const std::function<absl::Duration()> now_;
-  const std::shared_ptr<std::atomic<int64_t>> allocated_bytes_ =
-      std::make_shared<std::atomic<int64_t>>(0);
   std::unique_ptr<Backend> backend_;  // the worker thread's alone
 
   mutable absl::Mutex mutex_;

@@ -25,7 +25,6 @@ struct DeviceStats {
   int64_t rows = 0;
   double busy_seconds = 0;   // time that tasks ran, the running one included
   int64_t queued_tasks = 0;  // waiting, not running
-  int64_t memory_bytes = 0;  // allocated now through the backend
   Load load;                 // over the last seconds
 };
 
@@ -65,7 +64,8 @@ class DeviceWorker {
   std::string name() const;  // devices/N
   const DeviceSpec& spec() const;
   // Who holds how much of the device's memory; its budget is the spec's.
-  // Whatever is allocated in a task is reserved here before.
+  // Whatever a task allocates is reserved here before, and allocated through an
+  // AccountBackend: what goes by it would be counted nowhere.
   Ledger& ledger();
   const Ledger& ledger() const;
   void Enqueue(TaskClass task_class, Task task);

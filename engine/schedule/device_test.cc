@@ -22,28 +22,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-class HeapBuffer : public DeviceBuffer {
- public:
-  explicit HeapBuffer(int64_t bytes) : bytes_(bytes) {}
-  void* data() const override { return nullptr; }
-  int64_t bytes() const override { return bytes_; }
-
- private:
-  const int64_t bytes_;
-};
-
-// Allocates; nothing else is called.
-class AllocatingBackend : public ForwardingBackend {
- public:
-  AllocatingBackend() : ForwardingBackend(nullptr) {}
-  absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(
-      int64_t bytes) override {
-    return std::make_unique<HeapBuffer>(bytes);
-  }
-};
-
-absl::StatusOr<std::unique_ptr<Backend>> Allocating(const DeviceSpec&) {
-  return std::make_unique<AllocatingBackend>();
+// Of which nothing is called.
+absl::StatusOr<std::unique_ptr<Backend>> Idle(const DeviceSpec&) {
+  return std::make_unique<ForwardingBackend>(nullptr);
 }
 
 DeviceSpec Threads(int threads) {
@@ -74,26 +55,6 @@ class Log {
   std::vector<std::string> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
-TEST(DeviceWorkerTest, WhatTheBudgetDoesNotHoldIsRefused) {
-  DeviceSpec spec = Threads(1);
-  spec.memory_bytes = 100;
-  DeviceWorker worker(0, spec, Allocating);
-  absl::Notification done;
-  worker.Enqueue(TaskClass::kTraining, [&](Backend& backend) {
-    auto first = backend.Allocate(60);
-    EXPECT_TRUE(first.ok());
-    const absl::Status refused = backend.Allocate(41).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(refused.message()),
-                ::testing::HasSubstr("60 of them are in use, 41 more"));
-    EXPECT_TRUE(backend.Allocate(40).ok());
-    *first = nullptr;
-    EXPECT_TRUE(backend.Allocate(100).ok());
-    done.Notify();
-  });
-  done.WaitForNotification();
-}
-
 TEST(DevicePoolTest, ADeviceThatCannotStartIsAnErrorWithItsName) {
   std::vector<DeviceSpec> specs = Devices(3);
   specs[1].text = "cuda:7";
@@ -101,11 +62,11 @@ TEST(DevicePoolTest, ADeviceThatCannotStartIsAnErrorWithItsName) {
       specs,
       [](const DeviceSpec& spec) -> absl::StatusOr<std::unique_ptr<Backend>> {
         if (spec.text == "cuda:7") return absl::UnavailableError("not there");
-        return Allocating(spec);
+        return Idle(spec);
       });
   EXPECT_EQ(pool.status(),
             absl::UnavailableError("device \"cuda:7\": not there"));
-  EXPECT_TRUE(DevicePool::Create(Devices(3), Allocating).ok());
+  EXPECT_TRUE(DevicePool::Create(Devices(3), Idle).ok());
 }
 
 TEST(CreateBackend, KnowsWhetherTheBuildHasCuda) {
@@ -142,7 +103,7 @@ TEST(DeviceWorker, ServesBeforeItTrains) {
   Log log;
   FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating, time.Options());
+    DeviceWorker worker(0, Threads(1), Idle, time.Options());
     absl::Notification go;
     worker.Enqueue(TaskClass::kTraining,
                    [&](Backend&) { go.WaitForNotification(); });
@@ -160,7 +121,7 @@ TEST(DeviceWorker, TrainingHasItsShare) {
   Log log;
   FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating, time.Options(0.75));
+    DeviceWorker worker(0, Threads(1), Idle, time.Options(0.75));
     absl::Notification go;
     worker.Enqueue(TaskClass::kServing,
                    [&](Backend&) { go.WaitForNotification(); });
@@ -180,7 +141,7 @@ TEST(DeviceWorker, AShareOfOneIsServingFirstAlways) {
   Log log;
   FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating, time.Options(1));
+    DeviceWorker worker(0, Threads(1), Idle, time.Options(1));
     absl::Notification go;
     worker.Enqueue(TaskClass::kServing,
                    [&](Backend&) { go.WaitForNotification(); });
@@ -197,7 +158,7 @@ TEST(DeviceWorker, ServesBetweenMicroBatchesWithinItsShare) {
   Log log;
   FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating, time.Options(0.5));
+    DeviceWorker worker(0, Threads(1), Idle, time.Options(0.5));
     absl::Notification started, queued;
     worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
       started.Notify();
@@ -224,7 +185,7 @@ TEST(DeviceWorker, ServesWhatComesMeanwhile) {
   Log log;
   FakeTime time;
   {
-    DeviceWorker worker(0, Threads(1), Allocating, time.Options());
+    DeviceWorker worker(0, Threads(1), Idle, time.Options());
     absl::Notification started, queued;
     worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
       started.Notify();
@@ -245,8 +206,8 @@ TEST(DeviceWorker, ServesWhatComesMeanwhile) {
 TEST(DeviceWorker, SetsItsOwnTeamSize) {
   std::vector<int> sizes;
   {
-    DeviceWorker two(0, Threads(2), Allocating);
-    DeviceWorker three(1, Threads(3), Allocating);
+    DeviceWorker two(0, Threads(2), Idle);
+    DeviceWorker three(1, Threads(3), Idle);
     absl::Notification first;
     two.Enqueue(TaskClass::kServing, [&](Backend&) {
       int size = 0;
@@ -265,15 +226,12 @@ TEST(DeviceWorker, SetsItsOwnTeamSize) {
   EXPECT_THAT(sizes, ElementsAre(2, 2, 3));
 }
 
-TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
+TEST(DeviceWorker, CountsRowsTimeAndQueue) {
   FakeTime time;
-  DeviceWorker worker(3, Threads(1), Allocating, time.Options());
+  DeviceWorker worker(3, Threads(1), Idle, time.Options());
   EXPECT_EQ(worker.name(), "devices/3");
-  std::unique_ptr<DeviceBuffer> kept;
   absl::Notification started, go;
-  worker.Enqueue(TaskClass::kTraining, [&](Backend& backend) {
-    kept = *backend.Allocate(100);
-    const auto released = *backend.Allocate(10);
+  worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
     worker.AddRows(5);
     worker.AddRows(6);
     time.Pass(500);
@@ -284,7 +242,6 @@ TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
   started.WaitForNotification();
   const DeviceStats stats = worker.stats();
   EXPECT_EQ(stats.rows, 11);
-  EXPECT_EQ(stats.memory_bytes, 110);
   EXPECT_EQ(stats.queued_tasks, 1);
   EXPECT_EQ(stats.busy_seconds, 0.5);
   EXPECT_EQ(stats.load.busy_share, 1);
@@ -294,17 +251,14 @@ TEST(DeviceWorker, CountsRowsMemoryTimeAndQueue) {
   absl::Notification done;
   worker.Enqueue(TaskClass::kTraining, [&](Backend&) { done.Notify(); });
   done.WaitForNotification();
-  EXPECT_EQ(worker.stats().memory_bytes, 100);
   EXPECT_EQ(worker.stats().queued_tasks, 0);
-  kept.reset();
-  EXPECT_EQ(worker.stats().memory_bytes, 0);
 }
 
 TEST(DeviceWorker, TellsServingFromTraining) {
   FakeTime time;
   DeviceStats stats;
   {
-    DeviceWorker worker(0, Threads(1), Allocating, time.Options(1));
+    DeviceWorker worker(0, Threads(1), Idle, time.Options(1));
     absl::Notification started, queued;
     worker.Enqueue(TaskClass::kTraining, [&](Backend&) {
       started.Notify();
@@ -330,7 +284,7 @@ TEST(DeviceWorker, TellsServingFromTraining) {
 
 TEST(DevicePool, OrdersDevicesByLoad) {
   absl::Notification go;
-  DevicePool pool(Devices(3), Allocating);
+  DevicePool pool(Devices(3), Idle);
   const auto wait = [&](Backend&) { go.WaitForNotification(); };
   pool.device(0).Enqueue(TaskClass::kTraining, wait);
   pool.device(0).Enqueue(TaskClass::kTraining, wait);
@@ -344,7 +298,7 @@ TEST(DevicePool, OrdersDevicesByLoad) {
 }
 
 TEST(DevicePool, GangRunsOnEveryDeviceAndIsDoneOnce) {
-  DevicePool pool(Devices(4), Allocating);
+  DevicePool pool(Devices(4), Idle);
   std::vector<int> ran(4, 0);
   std::atomic<int> done_count = 0;
   absl::Notification done;
@@ -362,7 +316,7 @@ TEST(DevicePool, GangsFromManyThreadsComeInOneOrder) {
   constexpr int kThreads = 4, kGangs = 50, kDevices = 3;
   std::vector<std::vector<int>> orders(kDevices);
   {
-    DevicePool pool(Devices(kDevices), Allocating);
+    DevicePool pool(Devices(kDevices), Idle);
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
@@ -386,7 +340,7 @@ TEST(DevicePool, ConcurrentCollectivesAndServingDoNotDeadlock) {
   constexpr int kDevices = 3, kRounds = 100;
   std::atomic<int> collectives = 0, served = 0;
   {
-    DevicePool pool(Devices(kDevices), Allocating);
+    DevicePool pool(Devices(kDevices), Idle);
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&] {
@@ -415,7 +369,7 @@ TEST(DevicePool, ConcurrentCollectivesAndServingDoNotDeadlock) {
 }
 
 TEST(DevicePool, DeviceServesWhileItWaitsForTheOthers) {
-  DevicePool pool(Devices(2), Allocating);
+  DevicePool pool(Devices(2), Idle);
   absl::Notification release, served, done;
   pool.device(1).Enqueue(TaskClass::kTraining,
                          [&](Backend&) { release.WaitForNotification(); });
@@ -433,7 +387,7 @@ TEST(DevicePool, DeviceServesWhileItWaitsForTheOthers) {
 TEST(DevicePool, DestructionFinishesGangs) {
   std::atomic<int> ran = 0;
   for (int round = 0; round < 100; ++round) {
-    DevicePool pool(Devices(3), Allocating);
+    DevicePool pool(Devices(3), Idle);
     pool.EnqueueCollective([&](int, Backend&) { ++ran; }, [] {});
   }
   EXPECT_EQ(ran, 300);

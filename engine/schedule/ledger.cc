@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/schedule/ledger_line.h"
 #include "engine/schedule/ledger_state.h"
 #include "kernels/status.h"
 
@@ -14,128 +15,60 @@ namespace {
 // How long a device's thread may take to free what was evicted, between two
 // micro-batches of training.
 constexpr absl::Duration kReleaseTimeout = absl::Minutes(1);
-// How often a wait in line looks at what wakes nobody.
-constexpr absl::Duration kLook = absl::Milliseconds(50);
 
 }  // namespace
 
 // One request on its way from question to answer.
 class Ledger::Acquisition {
  public:
-  using Turn = State::Turn;
-
-  Acquisition(Account& account, const MemoryPlan& plan, Turn turn)
+  Acquisition(Account& account, const MemoryPlan& plan)
       : state_(account.state()),
-        request_{&account, plan, turn, state_.options().now()} {}
+        request_{&account, plan, state_.options().now()} {}
 
-  absl::Status Run(const Wait& wait = {}) {
-    RETURN_IF_ERROR(state_.CheckBudget(request_.account->owner(), request_.plan,
-                                       request_.account->task_class()));
+  // Without waiting.
+  absl::Status TakeNow() {
+    RETURN_IF_ERROR(CheckBudget());
     if (TryNow()) return absl::OkStatus();
-    if (request_.turn == Turn::kInLine) return WaitInLine(wait);
-    Evict();
-    if (request_.turn == Turn::kUrgent) return WaitForRelease();
-    return TryNow() ? absl::OkStatus() : Refusal();
-  }
-
- private:
-  bool TryNow() {
-    absl::MutexLock lock(&state_.mutex());
-    return state_.TryGrant(request_);
-  }
-
-  // Asks evictors for what is missing, if together they can give it.
-  void Evict() {
-    absl::ReaderMutexLock lock(&state_.evictors_mutex);
-    int64_t evictable = 0;
-    for (Evictor* evictor : state_.evictors) {
-      evictable += evictor->EvictableBytes();
-    }
-    if (evictable < Missing()) return;
-    for (Evictor* evictor : state_.evictors) {
-      const int64_t missing = Missing();
-      if (missing <= 0) return;
-      evictor->Evict(missing);
-    }
-  }
-
-  int64_t Missing() const {
-    absl::MutexLock lock(&state_.mutex());
-    return state_.Missing(request_);
-  }
-
-  // For what is being freed, if that is enough.
-  absl::Status WaitForRelease() {
+    state_.EvictFor(request_);
     absl::MutexLock lock(&state_.mutex());
     if (state_.TryGrant(request_)) return absl::OkStatus();
-    if (state_.Missing(request_) > 0) return RefusalLocked();
-    state_.Enqueue(&request_);
+    return state_.Missing(request_) > 0 ? Refusal()
+                                        : absl::AbortedError(Text());
+  }
+
+  // The same, and waits for what is being freed, if that is enough.
+  absl::Status Take() {
+    RETURN_IF_ERROR(CheckBudget());
+    if (TryNow()) return absl::OkStatus();
+    state_.EvictFor(request_);
+    absl::MutexLock lock(&state_.mutex());
+    if (state_.TryGrant(request_)) return absl::OkStatus();
+    if (state_.Missing(request_) > 0) return Refusal();
+    state_.Promise(&request_);
     if (state_.mutex().AwaitWithTimeout(absl::Condition(&request_.granted),
                                         kReleaseTimeout)) {
       return absl::OkStatus();
     }
-    const absl::Status refusal = RefusalLocked();
-    state_.Remove(&request_);
+    const absl::Status refusal = Refusal();
+    state_.TakeBack(&request_);
     return refusal;
   }
 
-  absl::Status WaitInLine(const Wait& wait) {
-    if (!Join()) return absl::OkStatus();
-    if (wait.on_wait) wait.on_wait(Reason());
-    for (;;) {
-      const absl::Status status = Look(wait);
-      absl::MutexLock lock(&state_.mutex());
-      if (request_.granted) return absl::OkStatus();
-      if (!status.ok()) {
-        state_.Remove(&request_);
-        return status;
-      }
-      state_.mutex().AwaitWithTimeout(absl::Condition(&request_.granted),
-                                      kLook);
-    }
+ private:
+  absl::Status CheckBudget() const {
+    return state_.CheckBudget(request_.account->owner(), request_.plan,
+                              request_.account->task_class());
   }
-
-  // False if it was granted meanwhile.
-  bool Join() {
+  bool TryNow() {
     absl::MutexLock lock(&state_.mutex());
-    if (state_.TryGrant(request_)) return false;
-    state_.Enqueue(&request_);
-    return true;
+    return state_.TryGrant(request_);
   }
-
-  // Why not to wait any longer; evicts if it is this request's turn.
-  absl::Status Look(const Wait& wait) {
-    if (wait.cancelled != nullptr && wait.cancelled->load()) {
-      return absl::CancelledError(absl::StrCat(
-          request_.account->owner(), " was cancelled; it ", Reason()));
-    }
-    if (state_.options().now() >= wait.deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          request_.account->owner(), " waited for memory: ", Reason()));
-    }
-    if (IsFirst()) Evict();
-    return absl::OkStatus();
+  absl::Status Refusal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex()) {
+    return absl::ResourceExhaustedError(Text());
   }
-
-  bool IsFirst() const {
-    absl::MutexLock lock(&state_.mutex());
-    return state_.IsFirst(&request_);
-  }
-  std::string Reason() const {
-    absl::MutexLock lock(&state_.mutex());
-    return state_.Reason(request_);
-  }
-  absl::Status Refusal() const {
-    absl::MutexLock lock(&state_.mutex());
-    return RefusalLocked();
-  }
-  absl::Status RefusalLocked() const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex()) {
-    const std::string text =
-        absl::StrCat(request_.account->owner(), " ", state_.Reason(request_));
-    return request_.turn == Turn::kNow && state_.Missing(request_) <= 0
-               ? absl::AbortedError(text)
-               : absl::ResourceExhaustedError(text);
+  std::string Text() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex()) {
+    return absl::StrCat(request_.account->owner(), " ",
+                        state_.Reason(request_));
   }
 
   State& state_;
@@ -166,11 +99,11 @@ int64_t Ledger::Reservation::used_bytes() const {
 }
 
 absl::Status Ledger::Reservation::Resize(const MemoryPlan& plan) {
-  return Acquisition(*account_, plan, State::Turn::kUrgent).Run();
+  return Acquisition(*account_, plan).Take();
 }
 
 absl::Status Ledger::Reservation::TryResize(const MemoryPlan& plan) {
-  return Acquisition(*account_, plan, State::Turn::kNow).Run();
+  return Acquisition(*account_, plan).TakeNow();
 }
 
 Ledger::Reservation Ledger::Reservation::Split(const MemoryPlan& part) {
@@ -196,7 +129,7 @@ Ledger::~Ledger() = default;
 absl::StatusOr<Ledger::Reservation> Ledger::TryReserve(const std::string& owner,
                                                        const MemoryPlan& plan) {
   auto account = std::make_shared<Account>(state_, owner, TaskClass::kServing);
-  RETURN_IF_ERROR(Acquisition(*account, plan, State::Turn::kNow).Run());
+  RETURN_IF_ERROR(Acquisition(*account, plan).TakeNow());
   return Reservation(std::move(account));
 }
 
@@ -204,15 +137,25 @@ absl::StatusOr<Ledger::Reservation> Ledger::Reserve(const std::string& owner,
                                                     const MemoryPlan& plan,
                                                     TaskClass task_class) {
   auto account = std::make_shared<Account>(state_, owner, task_class);
-  RETURN_IF_ERROR(Acquisition(*account, plan, State::Turn::kUrgent).Run());
+  RETURN_IF_ERROR(Acquisition(*account, plan).Take());
   return Reservation(std::move(account));
 }
 
-absl::StatusOr<Ledger::Reservation> Ledger::ReserveOrWait(
-    const std::string& owner, const MemoryPlan& plan, const Wait& wait) {
-  auto account = std::make_shared<Account>(state_, owner, TaskClass::kTraining);
-  RETURN_IF_ERROR(Acquisition(*account, plan, State::Turn::kInLine).Run(wait));
-  return Reservation(std::move(account));
+absl::StatusOr<std::vector<Ledger::Reservation>> Ledger::ReserveAll(
+    const std::string& owner, absl::Span<const Need> needs, const Wait& wait) {
+  std::vector<std::shared_ptr<Account>> accounts;
+  std::vector<MemoryPlan> plans;
+  for (const Need& need : needs) {
+    accounts.push_back(std::make_shared<Account>(need.ledger->state_, owner,
+                                                 TaskClass::kTraining));
+    plans.push_back(need.plan);
+  }
+  RETURN_IF_ERROR(Line(accounts, plans).Await(wait));
+  std::vector<Reservation> reservations;
+  for (auto& account : accounts) {
+    reservations.push_back(Reservation(std::move(account)));
+  }
+  return reservations;
 }
 
 void Ledger::AddEvictor(Evictor* evictor) {

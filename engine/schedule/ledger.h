@@ -13,10 +13,12 @@
 //   ASSIGN_OR_RETURN(Ledger::Reservation held,
 //                    ledger.Reserve("trainers/y", TrainingPlan(model, shape),
 //                                   TaskClass::kTraining));
-//   // ... or a job, which waits in line.
-//   ASSIGN_OR_RETURN(Ledger::Reservation held,
-//                    ledger.ReserveOrWait("jobs/x", TrainingPlan(model, shape),
-//                                         {.cancelled = &cancelled}));
+//   // ... or a job, which waits in line for all its devices at once.
+//   ASSIGN_OR_RETURN(std::vector<Ledger::Reservation> held,
+//                    Ledger::ReserveAll("jobs/x",
+//                                       {{&ledger, TrainingPlan(model,
+//                                       shape)}},
+//                                       {.cancelled = &cancelled}));
 //
 //   // On the device's thread: what is allocated through the account adds to
 //   // the owner's used bytes, and cannot exceed what is reserved.
@@ -35,8 +37,8 @@
 // loaded can be served while a job runs that takes all it may. Serving may use
 // whatever is free.
 //
-// Several ledgers, for training on several devices: take them in the order of
-// the devices, so that two trainers never wait for each other.
+// Who waits for memory holds none meanwhile: nobody waits for someone who
+// waits.
 #ifndef RECURVE_ENGINE_SCHEDULE_LEDGER_H_
 #define RECURVE_ENGINE_SCHEDULE_LEDGER_H_
 
@@ -51,6 +53,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/schedule/task_class.h"
 
@@ -151,8 +154,15 @@ class Ledger {
   struct Wait {
     absl::Time deadline = absl::InfiniteFuture();
     const std::atomic<bool>* cancelled = nullptr;  // looked at every 50 ms
-    // Once, on the calling thread, if it has to wait: the reason, for people.
+    // On the calling thread: the reason, for people, once it has to wait, and
+    // again when it is another one, if the last time is kRetell ago.
     std::function<void(const std::string& reason)> on_wait;
+  };
+  static constexpr absl::Duration kRetell = absl::Seconds(10);
+
+  struct Need {
+    Ledger* ledger;
+    MemoryPlan plan;
   };
 
   explicit Ledger(Options options);
@@ -177,14 +187,18 @@ class Ledger {
       const std::string& owner, const MemoryPlan& plan,
       TaskClass task_class = TaskClass::kServing);
 
-  // For training. Waits in line, first come first served, until it fits; idle
-  // models are evicted for the first in line. ResourceExhausted, at once, only
-  // for what the whole budget, less serving's part, does not hold;
-  // DeadlineExceeded and Cancelled, with the reason for the wait, as `wait`
-  // says. Not on the device's thread.
-  absl::StatusOr<Reservation> ReserveOrWait(const std::string& owner,
-                                            const MemoryPlan& plan,
-                                            const Wait& wait);
+  // For training, on several ledgers at once: holds all of it or nothing. Waits
+  // until all of them have room, first come first served: nobody goes before
+  // another who came earlier and waits for one of the same ledgers, however
+  // little it needs. Idle models are evicted for the first in line, where that
+  // is all that is missing. The reservations are in the order of `needs`, whose
+  // ledgers all differ.
+  //
+  // ResourceExhausted, at once, only for what a whole budget, less serving's
+  // part, does not hold; DeadlineExceeded and Cancelled, with the reason for
+  // the wait, as `wait` says. Not on a device's thread.
+  static absl::StatusOr<std::vector<Reservation>> ReserveAll(
+      const std::string& owner, absl::Span<const Need> needs, const Wait& wait);
 
   // Asked in the order of registration. `evictor` lives until it is removed;
   // Remove returns when no call to it is under way.
@@ -204,6 +218,7 @@ class Ledger {
  private:
   class State;
   class Acquisition;
+  class Line;
   // Shared with accounts, so that buffers may be freed after the ledger.
   const std::shared_ptr<State> state_;
 };

@@ -67,7 +67,7 @@ Ledger::State::State(const Options& options) : options_(options) {
 
 void Ledger::State::Set(Account& account, const MemoryPlan& plan, int64_t used,
                         bool held) {
-  if (Record(account, plan, used, held) < 0) GrantWaiting();
+  if (Record(account, plan, used, held) < 0) KeepPromises();
 }
 
 int64_t Ledger::State::Record(Account& account, const MemoryPlan& plan,
@@ -82,13 +82,10 @@ int64_t Ledger::State::Record(Account& account, const MemoryPlan& plan,
   account.held_ = held;
   const int64_t change = account.reserved() - reserved_before;
 
-  for (Sums* sums : {&all_, &training_}) {
-    if (sums == &training_ && account.task_class_ != TaskClass::kTraining) {
-      continue;
-    }
-    sums->reserved += change;
-    sums->leaving += account.reserved() - plan.total() - leaving_before;
-  }
+  const Sums added = {change,
+                      account.reserved() - plan.total() - leaving_before};
+  all_ += added;
+  if (account.task_class_ == TaskClass::kTraining) training_ += added;
   used_ += used_change;
   Raise(reserved_high_water_, all_.reserved);
   Raise(used_high_water_, used_);
@@ -115,9 +112,9 @@ Ledger::State::Room Ledger::State::Whole(const Request& request) const {
   Room room{options_.budget_bytes > 0 ? options_.budget_bytes
                                       : std::numeric_limits<int64_t>::max() / 2,
             all_, 0};
-  for (const Request* urgent : urgent_) {
-    if (urgent == &request) break;
-    room.claimed += Extra(*urgent);
+  for (const Request* promised : promised_) {
+    if (promised == &request) break;
+    room.claimed += Extra(*promised);
   }
   return room;
 }
@@ -126,10 +123,10 @@ Ledger::State::Room Ledger::State::TrainingPart(const Request& request) const {
   Room room{Whole(request).bytes - options_.workspace_bytes -
                 options_.serving_floor_bytes,
             training_, 0};
-  for (const Request* urgent : urgent_) {
-    if (urgent == &request) break;
-    if (!IsTraining(*urgent)) continue;
-    room.claimed += Extra(*urgent);
+  for (const Request* promised : promised_) {
+    if (promised == &request) break;
+    if (!IsTraining(*promised)) continue;
+    room.claimed += Extra(*promised);
   }
   return room;
 }
@@ -140,12 +137,14 @@ int64_t Ledger::State::Free(const Request& request) const {
                              : free;
 }
 
-bool Ledger::State::TryGrant(const Request& request) {
+bool Ledger::State::Fits(const Request& request) const {
   const int64_t extra = Extra(request);
-  if (extra > 0) {
-    if (request.turn == Turn::kInLine && !line_.empty()) return false;
-    if (extra > Free(request)) return false;
-  }
+  return extra <= 0 || extra <= Free(request);
+}
+
+bool Ledger::State::TryGrant(Request& request) {
+  if (!Fits(request)) return false;
+  request.granted = true;
   Set(*request.account, request.plan, request.account->used_, /*held=*/true);
   return true;
 }
@@ -160,32 +159,61 @@ int64_t Ledger::State::Missing(const Request& request) const {
   return missing(Whole(request));
 }
 
-void Ledger::State::Enqueue(Request* request) {
-  (request->turn == Turn::kUrgent ? urgent_ : line_).push_back(request);
+void Ledger::State::Promise(Request* request) {
+  promised_.push_back(request);
+  KeepPromises();
 }
 
-void Ledger::State::Remove(Request* request) {
-  auto& queue = request->turn == Turn::kUrgent ? urgent_ : line_;
-  queue.erase(std::remove(queue.begin(), queue.end(), request), queue.end());
-  GrantWaiting();
-}
-
-bool Ledger::State::IsFirst(const Request* request) const {
-  return urgent_.empty() && !line_.empty() && line_.front() == request;
-}
-
-// None overtakes another that waits before it: the first gets what it needs in
-// the end, however large it is.
-void Ledger::State::GrantWaiting() {
-  for (auto* queue : {&urgent_, &line_}) {
-    while (!queue->empty()) {
-      Request* const first = queue->front();
-      if (Extra(*first) > Free(*first)) return;
-      queue->pop_front();
-      first->granted = true;
-      Set(*first->account, first->plan, first->account->used_, /*held=*/true);
-    }
+void Ledger::State::TakeBack(Request* request) {
+  if (std::exchange(request->granted, false)) {
+    Set(*request->account, MemoryPlan(), 0, /*held=*/false);
+  } else {
+    promised_.erase(std::find(promised_.begin(), promised_.end(), request));
+    KeepPromises();
   }
+}
+
+// None overtakes another: the first gets what it needs in the end.
+void Ledger::State::KeepPromises() {
+  while (!promised_.empty()) {
+    Request* const first = promised_.front();
+    if (!Fits(*first)) return;
+    promised_.pop_front();
+    TryGrant(*first);
+  }
+}
+
+void Ledger::State::Join(Request* request) { line_.push_back(request); }
+
+void Ledger::State::Leave(Request* request) {
+  line_.erase(std::find(line_.begin(), line_.end(), request));
+}
+
+int64_t Ledger::State::Before(const Request* request) const {
+  return std::find(line_.begin(), line_.end(), request) - line_.begin();
+}
+
+void Ledger::State::EvictFor(const Request& request) {
+  absl::ReaderMutexLock lock(&evictors_mutex);
+  const auto missing = [&] {
+    absl::MutexLock lock(&mutex_);
+    return request.granted ? 0 : Missing(request);
+  };
+  int64_t evictable = 0;
+  for (Evictor* evictor : evictors) evictable += evictor->EvictableBytes();
+  if (evictable < missing()) return;
+  for (Evictor* evictor : evictors) {
+    const int64_t bytes = missing();
+    if (bytes <= 0) return;
+    evictor->Evict(bytes);
+  }
+}
+
+int64_t Ledger::State::EvictableBytes() {
+  absl::ReaderMutexLock lock(&evictors_mutex);
+  int64_t bytes = 0;
+  for (Evictor* evictor : evictors) bytes += evictor->EvictableBytes();
+  return bytes;
 }
 
 absl::Status Ledger::State::CheckBudget(const std::string& owner,
@@ -231,10 +259,11 @@ std::string Ledger::State::Reason(const Request& request) const {
   if (all_.leaving > 0) {
     absl::StrAppend(&reason, "; ", FormatBytes(all_.leaving), " being freed");
   }
-  if (request.turn != Turn::kInLine) return reason;
-  const auto place = std::find(line_.begin(), line_.end(), &request);
-  if (const int64_t before = place - line_.begin(); before > 0) {
+  if (const int64_t before = Before(&request);
+      before > 0 && before < static_cast<int64_t>(line_.size())) {
     absl::StrAppend(&reason, "; ", before, " in line before it");
+  } else if (Fits(request)) {
+    absl::StrAppend(&reason, "; waits for other devices");
   }
   return reason;
 }
@@ -295,12 +324,17 @@ LedgerSnapshot Ledger::State::Snapshot() const {
   for (const auto& [name, owner] : owners_) {
     snapshot.owners.push_back(owner.memory);
   }
-  for (const auto* queue : {&urgent_, &line_}) {
-    for (const Request* request : *queue) {
-      snapshot.waiting.push_back({request->account->owner(),
-                                  request->plan - request->account->plan_,
-                                  Reason(*request), request->since});
-    }
+  const auto add =
+      [&](const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        snapshot.waiting.push_back({request.account->owner(),
+                                    request.plan - request.account->plan_,
+                                    Reason(request), request.since});
+      };
+  for (const Request* request : promised_) add(*request);
+  for (const Request* request : line_) {
+    const bool was_added =
+        std::count(promised_.begin(), promised_.end(), request) > 0;
+    if (!request->granted && !was_added) add(*request);
   }
   return snapshot;
 }

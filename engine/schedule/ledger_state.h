@@ -1,5 +1,5 @@
-// The books of a ledger: who holds what, who waits for how much. It neither
-// waits nor evicts; ledger.cc does.
+// The books of a ledger: who holds what, who waits for how much. It does not
+// wait itself: ledger.cc and ledger_line.cc do.
 #ifndef RECURVE_ENGINE_SCHEDULE_LEDGER_STATE_H_
 #define RECURVE_ENGINE_SCHEDULE_LEDGER_STATE_H_
 
@@ -51,18 +51,10 @@ class Ledger::Account {
 
 class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
  public:
-  // Who comes before whom when memory is short.
-  enum class Turn {
-    kNow,     // takes what fits beside those whose evicted memory is coming
-    kUrgent,  // waits for evicted memory; before all in line
-    kInLine,
-  };
-
   // A request that is not granted yet; lives on the stack of who waits.
   struct Request {
     Account* account;
     MemoryPlan plan;  // what the account is to hold
-    Turn turn;
     absl::Time since;
     bool granted = false;
   };
@@ -72,19 +64,40 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
   const Options& options() const { return options_; }
   absl::Mutex& mutex() const ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
 
-  // Grants it if it is the request's turn and it fits.
-  bool TryGrant(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Bytes that eviction has to bring for TryGrant to succeed in the end, those
-  // not counted that are being freed already: at most 0 if none are needed,
+  // Whether it fits now, beside what is promised to those who come before it.
+  bool Fits(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Grants it if it fits.
+  bool TryGrant(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes that eviction has to bring for it to fit in the end, those not
+  // counted that are being freed already: at most 0 if none are needed,
   // kNotEvictable where training's own part of the budget is what is short.
   static constexpr int64_t kNotEvictable = std::numeric_limits<int64_t>::max();
   int64_t Missing(const Request& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits with the others until granted or taken out.
-  void Enqueue(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Remove(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsFirst(const Request* request) const
+  // Promises it the memory that is being freed: granted as it comes. Those
+  // promised before come first, others get only what is left.
+  void Promise(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes a promise back, and what was granted, if nothing is used yet.
+  void TakeBack(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasPromises() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !promised_.empty();
+  }
+
+  // The line of those who are promised nothing; its own members decide when it
+  // is whose turn.
+  void Join(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Leave(Request* request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsNextAndFits(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return Before(&request) == 0 && Fits(request);
+  }
+  // How many are in line before it.
+  int64_t Before(const Request* request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Asks evictors for what the request misses, if together they can give it.
+  void EvictFor(const Request& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t EvictableBytes() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // OK if nothing but others' reservations is in the way.
   absl::Status CheckBudget(const std::string& owner, const MemoryPlan& plan,
@@ -113,6 +126,11 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
   struct Sums {
     int64_t reserved = 0;
     int64_t leaving = 0;  // of it, beyond plans
+
+    void operator+=(const Sums& other) {
+      reserved += other.reserved;
+      leaving += other.leaving;
+    }
   };
   // A part of the budget that requests have to fit into: all of it, or what
   // training may have.
@@ -131,8 +149,8 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
   // The same, and gives others what has become free.
   void Set(Account& account, const MemoryPlan& plan, int64_t used, bool held)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Grants what waits and now fits, in turn.
-  void GrantWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Grants what was promised and now fits, in turn.
+  void KeepPromises() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsTraining(const Request& request) {
     return request.account->task_class() == TaskClass::kTraining;
   }
@@ -158,7 +176,7 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
   int64_t reserved_high_water_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t used_high_water_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, Owner> owners_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Request*> urgent_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Request*> promised_ ABSL_GUARDED_BY(mutex_);
   std::deque<Request*> line_ ABSL_GUARDED_BY(mutex_);
 
  public:

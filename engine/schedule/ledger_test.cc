@@ -40,6 +40,15 @@ Ledger::Reservation Must(absl::StatusOr<Ledger::Reservation> reservation) {
   return reservation.ok() ? *std::move(reservation) : Ledger::Reservation();
 }
 
+absl::StatusOr<Ledger::Reservation> ReserveOrWait(Ledger& ledger,
+                                                  const std::string& owner,
+                                                  const MemoryPlan& plan,
+                                                  const Ledger::Wait& wait) {
+  auto all = Ledger::ReserveAll(owner, {{&ledger, plan}}, wait);
+  if (!all.ok()) return all.status();
+  return std::move(all->front());
+}
+
 // A reservation with a buffer that fills it: what a model is on a device.
 struct Holding {
   Holding(Ledger& ledger, const std::string& owner, int64_t bytes)
@@ -120,7 +129,7 @@ TEST(Ledger, WhatTheWholeBudgetDoesNotHoldIsRefusedWithoutWaiting) {
       "of which its threads' workspace takes 1.0 MiB");
   const MemoryPlan plan = Weights(5 * kMiB / 2);
   EXPECT_EQ(ledger.CheckFitsBudget("a", plan), expected);
-  EXPECT_EQ(ledger.ReserveOrWait("a", plan, {}).status(), expected);
+  EXPECT_EQ(ReserveOrWait(ledger, "a", plan, {}).status(), expected);
   EXPECT_EQ(ledger.Reserve("a", plan).status(), expected);
   EXPECT_EQ(ledger.Snapshot().owners[0].owner, "workspace");
 }
@@ -376,7 +385,7 @@ TEST(Ledger, TrainersAndJobsTogetherLeaveServingItsPart) {
   Ledger ledger(KeptForServing(100, 20));
   auto trainer =
       Must(ledger.Reserve("trainers/y", Weights(50), TaskClass::kTraining));
-  auto job = Must(ledger.ReserveOrWait("jobs/x", Weights(30), {}));
+  auto job = Must(ReserveOrWait(ledger, "jobs/x", Weights(30), {}));
   EXPECT_EQ(
       ledger.Reserve("trainers/z", Weights(1), TaskClass::kTraining).status(),
       absl::ResourceExhaustedError(
@@ -410,14 +419,14 @@ TEST(Ledger, WhatServingsPartDoesNotLeaveIsRefusedWithoutWaiting) {
       "kept for serving (--serving_memory_share)");
   const MemoryPlan plan = Weights(5 * kMiB / 2);
   EXPECT_EQ(ledger.CheckFitsBudget("a", plan, TaskClass::kTraining), expected);
-  EXPECT_EQ(ledger.ReserveOrWait("a", plan, {}).status(), expected);
+  EXPECT_EQ(ReserveOrWait(ledger, "a", plan, {}).status(), expected);
   EXPECT_TRUE(ledger.CheckFitsBudget("a", plan).ok());
-  EXPECT_TRUE(ledger.ReserveOrWait("a", Weights(2 * kMiB), {}).ok());
+  EXPECT_TRUE(ReserveOrWait(ledger, "a", Weights(2 * kMiB), {}).ok());
 }
 
 TEST(Ledger, PartsOfTrainingsReservationsAreTrainings) {
   Ledger ledger(KeptForServing(100, 20));
-  auto held = Must(ledger.ReserveOrWait("jobs/x", Weights(80), {}));
+  auto held = Must(ReserveOrWait(ledger, "jobs/x", Weights(80), {}));
   const auto part = held.Split(Weights(30));
   held.Release();
   EXPECT_FALSE(
@@ -431,7 +440,7 @@ TEST(Ledger, IdleModelsMakeRoomForTrainingWithinItsPart) {
   IdleModels models(ledger, /*frees=*/true);
   models.Add("m1", 30);
   models.Add("m2", 15);
-  auto job = Must(ledger.ReserveOrWait("jobs/x", Weights(80), {}));
+  auto job = Must(ReserveOrWait(ledger, "jobs/x", Weights(80), {}));
   EXPECT_THAT(Owners(ledger), ElementsAre("jobs/x", "m2"));
   // No model's memory is any good to it.
   EXPECT_FALSE(
@@ -465,15 +474,19 @@ class Waiter {
  public:
   Waiter(Ledger& ledger, const std::string& owner, int64_t bytes,
          absl::Time deadline = absl::InfiniteFuture())
-      : thread_([this, &ledger, owner, bytes, deadline] {
+      : Waiter(owner, {{&ledger, Weights(bytes)}}, deadline) {}
+  Waiter(const std::string& owner, std::vector<Ledger::Need> needs,
+         absl::Time deadline = absl::InfiniteFuture())
+      : thread_([this, owner, needs = std::move(needs), deadline] {
           Ledger::Wait wait;
           wait.deadline = deadline;
           wait.cancelled = &cancelled_;
           wait.on_wait = [this](const std::string& reason) {
+            if (waits_.HasBeenNotified()) return;
             reason_ = reason;
             waits_.Notify();
           };
-          result_ = ledger.ReserveOrWait(owner, Weights(bytes), wait);
+          result_ = Ledger::ReserveAll(owner, needs, wait);
         }) {
     waits_.WaitForNotification();
   }
@@ -483,16 +496,21 @@ class Waiter {
 
   const std::string& reason() const { return reason_; }
   void Cancel() { cancelled_ = true; }
-  absl::StatusOr<Ledger::Reservation> Result() {
+  absl::StatusOr<std::vector<Ledger::Reservation>> Results() {
     thread_.join();
     return std::move(result_);
+  }
+  absl::StatusOr<Ledger::Reservation> Result() {
+    auto all = Results();
+    if (!all.ok()) return all.status();
+    return std::move(all->front());
   }
 
  private:
   std::atomic<bool> cancelled_ = false;
   absl::Notification waits_;
   std::string reason_;
-  absl::StatusOr<Ledger::Reservation> result_;
+  absl::StatusOr<std::vector<Ledger::Reservation>> result_;
   std::thread thread_;
 };
 
@@ -583,6 +601,172 @@ TEST(Ledger, TheFirstInLineEvicts) {
   EXPECT_THAT(Owners(ledger), ElementsAre("a", "job"));
 }
 
+// --- Several ledgers ---
+
+class Devices : public ::testing::Test {
+ protected:
+  static Ledger::Options Named(const char* name) {
+    Ledger::Options options = Budget(100);
+    options.name = name;
+    return options;
+  }
+  static int64_t ReservedOf(const Ledger& ledger) {
+    return ledger.Snapshot().reserved_bytes;
+  }
+
+  Ledger a_{Named("devices/0")}, b_{Named("devices/1")};
+};
+
+TEST_F(Devices, WhoWaitsForOneHoldsNothingOfTheOthers) {
+  auto other = Must(b_.Reserve("other", Weights(50)));
+  Waiter job("job", {{&a_, Weights(80)}, {&b_, Weights(60)}});
+  EXPECT_EQ(job.reason(),
+            "needs 60 bytes (weights 60 bytes), 50 bytes free of 100 bytes of "
+            "devices/1; held by other 50 bytes");
+  EXPECT_EQ(ReservedOf(a_), 0);
+  EXPECT_THAT(a_.Snapshot().waiting.at(0).reason,
+              HasSubstr("; waits for other devices"));
+  { const auto served = Must(a_.TryReserve("served", Weights(100))); }
+  other.Release();
+  const auto held = job.Results();
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ((*held)[0].plan(), Weights(80));
+  EXPECT_EQ((*held)[1].plan(), Weights(60));
+  EXPECT_EQ(ReservedOf(a_), 80);
+  EXPECT_EQ(ReservedOf(b_), 60);
+  EXPECT_THAT(a_.Snapshot().waiting, IsEmpty());
+}
+
+TEST_F(Devices, SaysEachThatIsInTheWay) {
+  const auto x = Must(a_.Reserve("x", Weights(50)));
+  const auto y = Must(b_.Reserve("y", Weights(70)));
+  Waiter job("job", {{&a_, Weights(80)}, {&b_, Weights(60)}});
+  EXPECT_THAT(job.reason(), HasSubstr("held by x 50 bytes, and needs 60"));
+  EXPECT_THAT(job.reason(), HasSubstr("held by y 70 bytes"));
+  job.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(job.Results().status()));
+  EXPECT_THAT(a_.Snapshot().waiting, IsEmpty());
+  EXPECT_THAT(b_.Snapshot().waiting, IsEmpty());
+}
+
+TEST_F(Devices, WhoCameFirstGoesFirstWhereTheyNeedTheSame) {
+  Ledger c(Named("devices/2"));
+  auto other = Must(b_.Reserve("other", Weights(50)));
+  auto first = std::make_unique<Waiter>(
+      "first",
+      std::vector<Ledger::Need>{{&a_, Weights(60)}, {&b_, Weights(60)}});
+  // Would fit, and would keep the first one out for longer.
+  Waiter second("second", {{&c, Weights(60)}, {&a_, Weights(60)}});
+  EXPECT_THAT(second.reason(), HasSubstr("1 in line before it"));
+  // Needs nothing of what the second waits for but c, of which it has none yet.
+  Waiter third("third", {{&c, Weights(60)}});
+  EXPECT_THAT(third.reason(), HasSubstr("1 in line before it"));
+  EXPECT_EQ(ReservedOf(c), 0);
+  other.Release();
+  {
+    const auto held = first->Results();
+    ASSERT_TRUE(held.ok()) << held.status();
+    EXPECT_EQ(ReservedOf(a_), 60);
+  }
+  {
+    const auto held = second.Results();
+    ASSERT_TRUE(held.ok()) << held.status();
+    EXPECT_EQ(ReservedOf(c), 60);
+  }
+  EXPECT_TRUE(third.Results().ok());
+}
+
+TEST_F(Devices, NothingIsEvictedForWhoCannotBeginAnyway) {
+  IdleModels models(a_, /*frees=*/true);
+  models.Add("m", 50);
+  auto other = Must(b_.Reserve("other", Weights(50)));
+  Waiter job("job", {{&a_, Weights(80)}, {&b_, Weights(60)}});
+  Waiter late(b_, "late", 100);  // the first has looked by now
+  EXPECT_EQ(models.calls(), 0);
+  other.Release();
+  {
+    const auto held = job.Results();
+    ASSERT_TRUE(held.ok()) << held.status();
+    EXPECT_THAT(Owners(a_), ElementsAre("job"));
+  }
+  EXPECT_TRUE(late.Results().ok());
+}
+
+TEST_F(Devices, WhatIsBeingFreedIsPromised) {
+  IdleModels on_a(a_, /*frees=*/false), on_b(b_, /*frees=*/false);
+  on_a.Add("m", 50);
+  on_b.Add("n", 50);
+  Waiter job("job", {{&a_, Weights(80)}, {&b_, Weights(80)}});
+  on_a.WaitUntilEvicted();
+  on_b.WaitUntilEvicted();
+  on_a.FreeReleased();
+  // It has that of the one device, and nobody takes the other's from it.
+  EXPECT_EQ(ReservedOf(a_), 80);
+  EXPECT_FALSE(b_.TryReserve("thief", Weights(40)).ok());
+  on_b.FreeReleased();
+  const auto held = job.Results();
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(ReservedOf(b_), 80);
+}
+
+// A model that was idle is in use when it is asked to go.
+class Reluctant : public Evictor {
+ public:
+  explicit Reluctant(Ledger& ledger)
+      : ledger_(ledger), model_(ledger, "m", 50) {
+    ledger_.AddEvictor(this);
+  }
+  ~Reluctant() override { ledger_.RemoveEvictor(this); }
+  int64_t EvictableBytes() override { return model_.reservation ? 50 : 0; }
+  void Evict(int64_t) override {
+    if (++calls_ < 3) return;
+    model_.reservation.Release();
+    model_.buffer.reset();
+  }
+
+ private:
+  Ledger& ledger_;
+  Holding model_;
+  int calls_ = 0;
+};
+
+TEST_F(Devices, APromiseThatIsNotKeptIsTakenBackOnAll) {
+  Reluctant model(b_);
+  Waiter job("job", {{&a_, Weights(80)}, {&b_, Weights(80)}});
+  const auto held = job.Results();
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(ReservedOf(a_), 80);
+  EXPECT_EQ(a_.Snapshot().reserved_high_water, 80);
+  EXPECT_EQ(ReservedOf(b_), 80);
+}
+
+// Whatever the order in which devices are named: all come to their turn, and
+// none holds a part of what it needs.
+TEST_F(Devices, ManyWhoNeedSeveralNeverWaitForEachOther) {
+  constexpr int kThreads = 6, kRounds = 200;
+  std::atomic<int> holders = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string owner = "jobs/" + std::to_string(t);
+      std::vector<Ledger::Need> needs = {{&a_, Weights(60)},
+                                         {&b_, Weights(60)}};
+      if (t % 2 == 0) std::swap(needs[0], needs[1]);
+      for (int round = 0; round < kRounds; ++round) {
+        const auto held = Ledger::ReserveAll(owner, needs, {});
+        ASSERT_TRUE(held.ok()) << held.status();
+        EXPECT_EQ(++holders, 1);
+        EXPECT_EQ(ReservedOf(a_), 60);
+        EXPECT_EQ(ReservedOf(b_), 60);
+        --holders;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ReservedOf(a_), 0);
+  EXPECT_THAT(b_.Snapshot().waiting, IsEmpty());
+}
+
 // --- All at once ---
 
 // Threads reserve, resize, allocate, wait and let go at random, while idle
@@ -617,7 +801,7 @@ TEST(Ledger, BooksBalanceWhateverManyThreadsDo) {
       for (int round = 0; round < kRounds; ++round) {
         const int64_t bytes = random() % 600;
         absl::StatusOr<Ledger::Reservation> held =
-            random() % 2 == 0 ? ledger.ReserveOrWait(owner, Weights(bytes), {})
+            random() % 2 == 0 ? ReserveOrWait(ledger, owner, Weights(bytes), {})
                               : ledger.Reserve(owner, Weights(bytes));
         if (!held.ok()) {
           ASSERT_TRUE(absl::IsResourceExhausted(held.status()));

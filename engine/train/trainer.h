@@ -84,7 +84,7 @@ class Trainer {
   // InvalidArgument for an impossible configuration, a model without a loss, or
   // a parameter buffer of the wrong size. ResourceExhausted, with the numbers,
   // if no device can hold it (FittingDevices) or all have refused; errors of
-  // the wait as ReserveOrWait has them.
+  // the wait as Ledger::ReserveAll has them.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
       DevicePool& pool, std::shared_ptr<const Model> model,
       std::vector<float> parameters, const v1::TrainerConfig& config,

@@ -313,12 +313,12 @@ TEST(TrainerMemory, NothingIsAllocatedAfterTheFirstSteps) {
   const auto calls = FourCalls(trainer.model());
   for (const Call& call : calls) trainer.Step(call);
   const int warm = allocations;
-  const int64_t bytes = trainer.pool().device(0).stats().memory_bytes;
+  const int64_t bytes = trainer.pool().device(0).ledger().Snapshot().used_bytes;
   EXPECT_GT(warm, 0);
   EXPECT_GT(bytes, 0);
   for (const Call& call : calls) trainer.Step(call);
   EXPECT_EQ(allocations, warm);
-  EXPECT_EQ(trainer.pool().device(0).stats().memory_bytes, bytes);
+  EXPECT_EQ(trainer.pool().device(0).ledger().Snapshot().used_bytes, bytes);
 }
 
 TEST(TrainerMemory, IsReleasedWithTheTrainer) {
@@ -328,10 +328,10 @@ TEST(TrainerMemory, IsReleasedWithTheTrainer) {
     auto trainer = Trainer::Create(pool, model, InitializeParameters(*model, 1),
                                    ParseTrainerConfig(kConfig));
     ASSERT_TRUE(trainer.ok()) << trainer.status();
-    EXPECT_GT(pool.device(1).stats().memory_bytes, 0);
+    EXPECT_GT(pool.device(1).ledger().Snapshot().used_bytes, 0);
   }
-  EXPECT_EQ(pool.device(0).stats().memory_bytes, 0);
-  EXPECT_EQ(pool.device(1).stats().memory_bytes, 0);
+  EXPECT_EQ(pool.device(0).ledger().Snapshot().used_bytes, 0);
+  EXPECT_EQ(pool.device(1).ledger().Snapshot().used_bytes, 0);
 }
 
 TEST(TrainerMemory, FailedCreationReleasesAll) {
@@ -347,8 +347,8 @@ TEST(TrainerMemory, FailedCreationReleasesAll) {
                         ParseTrainerConfig(kConfig));
     if (!trap.sprung()) break;
     EXPECT_EQ(trainer.status().code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_EQ(pool.device(0).stats().memory_bytes, 0);
-    EXPECT_EQ(pool.device(1).stats().memory_bytes, 0);
+    EXPECT_EQ(pool.device(0).ledger().Snapshot().used_bytes, 0);
+    EXPECT_EQ(pool.device(1).ledger().Snapshot().used_bytes, 0);
   }
 }
 

@@ -109,30 +109,56 @@ class Placement {
     return shape;
   }
 
-  // In the order of the devices, all of each at once, as far as it goes.
   absl::Status ReserveAll() {
-    size_t rank = 0;
-    for (int device = 0; device < pool_.size(); ++device) {
-      const bool trains = rank < members.size() && members[rank] == device;
-      const bool has_beside = device == beside_device_;
-      MemoryPlan plan;
-      if (trains) plan = TrainingPlan(model_, shapes[rank++]);
-      if (has_beside) plan = plan + beside_plan_;
-      if (!trains && !has_beside) continue;
-      ASSIGN_OR_RETURN(Ledger::Reservation held, Reserve(device, plan));
-      if (has_beside) beside = HeldMemory{device, held.Split(beside_plan_)};
-      if (trains) reservations.push_back(std::move(held));
+    return options_.wait ? ReserveTogether() : ReserveEach();
+  }
+
+  // As far as it goes.
+  absl::Status ReserveEach() {
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      ASSIGN_OR_RETURN(
+          Ledger::Reservation held,
+          LedgerOf(members[rank])
+              .Reserve(options_.owner, TrainingPlan(model_, shapes[rank]),
+                       TaskClass::kTraining));
+      reservations.push_back(std::move(held));
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Ledger::Reservation> Reserve(int device,
-                                              const MemoryPlan& plan) {
-    Ledger& ledger = pool_.device(device).ledger();
-    return options_.wait
-               ? ledger.ReserveOrWait(options_.owner, plan, *options_.wait)
-               : ledger.Reserve(options_.owner, plan);
+  // Of all devices at once, and with it what is beside.
+  absl::Status ReserveTogether() {
+    std::vector<Ledger::Need> needs;
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      needs.push_back(
+          {&LedgerOf(members[rank]),
+           TrainingPlan(model_, shapes[rank]) + BesideOn(members[rank])});
+    }
+    const bool apart = beside_device_ != kNobody && !Trains(beside_device_);
+    if (apart) needs.push_back({&LedgerOf(beside_device_), beside_plan_});
+    ASSIGN_OR_RETURN(reservations,
+                     Ledger::ReserveAll(options_.owner, needs, *options_.wait));
+    if (beside_device_ == kNobody) return absl::OkStatus();
+    if (apart) {
+      beside = HeldMemory{beside_device_, std::move(reservations.back())};
+      reservations.pop_back();
+    } else {
+      const auto rank =
+          std::find(members.begin(), members.end(), beside_device_) -
+          members.begin();
+      beside =
+          HeldMemory{beside_device_, reservations[rank].Split(beside_plan_)};
+    }
+    return absl::OkStatus();
   }
+
+  bool Trains(int device) const {
+    return std::find(members.begin(), members.end(), device) != members.end();
+  }
+  MemoryPlan BesideOn(int device) const {
+    return device == beside_device_ ? beside_plan_ : MemoryPlan();
+  }
+  Ledger& LedgerOf(int device) { return pool_.device(device).ledger(); }
 
   DevicePool& pool_;
   const Model& model_;
@@ -229,7 +255,8 @@ bool TrainerMemory::FitsBudgets(int64_t num_micro_batches, BatchShape largest,
     return group_.device(rank)
         .ledger()
         .CheckFitsBudget("",
-                         TrainingPlan(*model_, Larger(shapes_[rank], needed)))
+                         TrainingPlan(*model_, Larger(shapes_[rank], needed)),
+                         TaskClass::kTraining)
         .ok();
   };
   for (int owner = 0; owner < group_.size(); ++owner) {

@@ -83,7 +83,7 @@ TEST(TrainerMemory, WhatIsAllocatedIsWhatIsReserved) {
       EXPECT_EQ(held.used_bytes, held.plan.total());
       EXPECT_EQ(held.used_bytes, held.reserved_bytes);
       EXPECT_EQ(held.used_bytes,
-                trainer.pool().device(device).stats().memory_bytes);
+                trainer.pool().device(device).ledger().Snapshot().used_bytes);
     }
   };
   expect_equal();
@@ -302,7 +302,7 @@ TEST(TrainerMemory, ARunThatFitsNowhereIsRefusedWithWhatWouldFit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("activations"));
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("the largest trainer.micro_batch_rows that fits is"));
-  EXPECT_EQ(pool.device(1).stats().memory_bytes, 0);
+  EXPECT_EQ(pool.device(1).ledger().Snapshot().used_bytes, 0);
 }
 
 TEST(TrainerMemory, TrainingIsOnDevicesOfOneKind) {
@@ -314,10 +314,10 @@ TEST(TrainerMemory, TrainingIsOnDevicesOfOneKind) {
                       RunOf(12, 24));
   trainer.Step(RandomCall(trainer.model(), std::vector<int64_t>(12, 24), 1));
   for (const int device : {0, 2}) {
-    EXPECT_EQ(trainer.pool().device(device).stats().memory_bytes, 0);
+    EXPECT_EQ(trainer.pool().device(device).ledger().Snapshot().used_bytes, 0);
   }
   for (const int device : {1, 3}) {
-    EXPECT_GT(trainer.pool().device(device).stats().memory_bytes, 0);
+    EXPECT_GT(trainer.pool().device(device).ledger().Snapshot().used_bytes, 0);
   }
 }
 

@@ -564,7 +564,8 @@ TEST_F(TrainerStoreTest, IdleTrainersLeaveSoonerForAJobThatWaitsForMemory) {
   std::thread job([&] {
     Ledger::Wait wait;
     wait.on_wait = [&](const std::string&) { waits.Notify(); };
-    EXPECT_TRUE(ledger.ReserveOrWait("jobs/x", all_but_a_byte, wait).ok());
+    EXPECT_TRUE(
+        Ledger::ReserveAll("jobs/x", {{&ledger, all_but_a_byte}}, wait).ok());
   });
   waits.WaitForNotification();
   now_ += options_.idle_timeout_when_wanted - absl::Seconds(1);

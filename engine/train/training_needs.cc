@@ -25,9 +25,11 @@ std::vector<DeviceBudget> BudgetsOf(DevicePool& pool,
   std::vector<DeviceBudget> budgets;
   for (const int device : devices) {
     const DeviceSpec& spec = pool.device(device).spec();
-    budgets.push_back({.name = pool.device(device).name(),
-                       .bytes = spec.memory_bytes,
-                       .workspace = WorkspacePlan(spec).total()});
+    budgets.push_back(
+        {.name = pool.device(device).name(),
+         .bytes = spec.memory_bytes,
+         .workspace = WorkspacePlan(spec).total(),
+         .serving_floor = pool.device(device).ledger().serving_floor_bytes()});
   }
   return budgets;
 }

@@ -17,7 +17,7 @@ enum class ProductPrecision {
 
 // What a device keeps for itself, besides what Allocate gives out: cuBLASLt's
 // workspace and the partial sums of reductions.
-inline constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
+inline constexpr int64_t kWorkspaceBytes = (int64_t{32} << 20) + (64 << 10);
 
 }  // namespace recurve::cuda
 

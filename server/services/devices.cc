@@ -57,6 +57,8 @@ void Describe(const DeviceWorker& device, v1::Device& wire) {
 void Describe(const LedgerSnapshot& ledger, v1::Device& wire) {
   wire.set_memory_bytes(ledger.used_bytes);
   wire.set_budget_bytes(ledger.budget_bytes);
+  wire.set_training_budget_bytes(ledger.budget_bytes -
+                                 ledger.serving_floor_bytes);
   wire.set_reserved_bytes(ledger.reserved_bytes);
   wire.set_reserved_high_water_bytes(ledger.reserved_high_water);
   wire.set_used_high_water_bytes(ledger.used_high_water);

@@ -20,11 +20,14 @@ class DevicesTest : public ServiceTest {
 
 TEST_F(DevicesTest, SaysWhoHasTheMemory) {
   config.set_devices("cpu:1:memory=64MiB");
+  config.set_serving_memory_share(0.25);
   Start();
   const v1::Device idle = Device();
   EXPECT_EQ(idle.name(), "devices/0");
   EXPECT_EQ(idle.spec(), "cpu:1:memory=64MiB");
   EXPECT_EQ(idle.budget_bytes(), 64 << 20);
+  EXPECT_EQ(idle.training_budget_bytes(),
+            (64 << 20) - ((64 << 20) - idle.reserved_bytes()) / 4);
   ASSERT_EQ(idle.owners_size(), 1);
   EXPECT_EQ(idle.owners(0).owner(), "workspace");
   EXPECT_EQ(idle.reserved_bytes(), idle.owners(0).planned_bytes());

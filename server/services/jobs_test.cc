@@ -365,7 +365,8 @@ std::string LongText() {
 }
 
 TEST_F(JobsTest, WhatNoDeviceHoldsIsRefusedAtOnceAndWhatIsSuggestedTrains) {
-  const std::string budget = std::to_string(kWorkspaceBytes + (40 << 10));
+  // 40 KiB for training.
+  const std::string budget = std::to_string(kWorkspaceBytes + (50 << 10));
   config.set_devices("cpu:1:memory=" + budget + ",cpu:1:memory=" + budget);
   Start();
   Upload("text", LongText());
@@ -404,6 +405,7 @@ TEST_F(JobsTest, WhatNoDeviceHoldsIsRefusedAtOnceAndWhatIsSuggestedTrains) {
 TEST_F(JobsTest, AnIdleModelMakesRoomForAJob) {
   config.set_devices("cpu:1:memory=" +
                      std::to_string(kWorkspaceBytes + (4 << 20)));
+  config.set_serving_memory_share(0);  // so that it is in the way
   Start();
   Upload("text", LongText());
   v1::ModelConfig large = TokenConfig();

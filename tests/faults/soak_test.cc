@@ -280,8 +280,44 @@ class SoakTest : public testing::Test {
           << device.ShortDebugString();
       EXPECT_LE(device.reserved_high_water_bytes(), device.budget_bytes());
       EXPECT_LE(device.used_high_water_bytes(), device.budget_bytes());
+      EXPECT_LE(PlannedForTraining(device), device.training_budget_bytes())
+          << device.ShortDebugString();
     }
     absl::SleepFor(absl::Milliseconds(5));
+  }
+
+  // By jobs, trainers and the device's own workspace.
+  static int64_t PlannedForTraining(const v1::Device& device) {
+    int64_t bytes = 0;
+    for (const v1::MemoryOwner& owner : device.owners()) {
+      if (!absl::StartsWith(owner.owner(), "models/")) {
+        bytes += owner.planned_bytes();
+      }
+    }
+    return bytes;
+  }
+
+  // A job without an end that takes all the memory that training may have, to a
+  // row: the refusal of a larger one says how many rows that is.
+  v1::Job TrainWithAllMemory() {
+    v1::TrainRequest request;
+    v1::TrainSpec& spec = *request.mutable_spec();
+    spec = SequenceSpec("trained", "lines", 1'000'000);
+    *spec.mutable_config() = Config(200, /*bidirectional=*/false);
+    spec.mutable_loader()->set_batch_size(200);
+    spec.mutable_trainer()->set_micro_batch_rows(1 << 20);
+    const absl::Status refusal = client_->Train(request).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(refusal)) << refusal;
+    const std::string message(refusal.message());
+    const std::string advice = "micro_batch_rows that fits is ";
+    const size_t at = message.find(advice);
+    EXPECT_NE(at, std::string::npos) << message;
+    if (at == std::string::npos) return {};
+    spec.mutable_trainer()->set_micro_batch_rows(
+        std::stoll(message.substr(at + advice.size())));
+    const auto job = client_->Train(request);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *job : v1::Job();
   }
 
   // Nothing is left once there is nothing to hold.
@@ -339,6 +375,27 @@ TEST_F(SoakTest, UnequalDevicesKeepTheirBudgets) {
   CreateModels(250);
   if (HasFatalFailure()) return;
   Soak();
+  ExpectAllGivenBack();
+}
+
+// One device, so that there is nowhere else to go, and models that are not
+// loaded, since what is kept for them does not hold two.
+TEST_F(SoakTest, PredictionsGoOnBesideAJobThatTakesAllItMay) {
+  constexpr int kRounds = 3;
+  Start("cpu:1:memory=32MiB");
+  CreateModels(150);
+  if (HasFatalFailure()) return;
+  const v1::Job job = TrainWithAllMemory();
+  const auto held = [&] { return PlannedForTraining(Devices().at(0)); };
+  const int64_t may_have = Devices().at(0).training_budget_bytes();
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (held() < may_have * 99 / 100 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  for (int round = 0; round < kRounds; ++round) ExpectEachModelAnswers();
+  EXPECT_GE(held(), may_have * 99 / 100);
+  ExpectWithinBudgets();
+  EXPECT_TRUE(client_->CancelJob(job.name()).ok());
   ExpectAllGivenBack();
 }
 

@@ -292,7 +292,7 @@ std::vector<DeviceRun> RunTraining(const NamedModel& named,
   }
   std::vector<DeviceRun> runs;
   for (int rank = 0; rank < c.world_size; ++rank) {
-    runs.push_back({trainer.pool().device(rank).stats().memory_bytes,
+    runs.push_back({trainer.pool().device(rank).ledger().Snapshot().used_bytes,
                     live.at(specs[rank])->Contents()});
   }
   return runs;
