@@ -15,9 +15,8 @@ namespace recurve {
 // Sets memory_bytes where a spec has none, so that what does not fit is refused
 // before the system or the GPU is out of memory:
 //
-//   * CPU devices: three quarters of `host_bytes`, shared equally with all
-//   other
-//     CPU devices;
+//   * CPU devices: three quarters of `host_bytes`, shared equally among them
+//     all;
 //   * CUDA devices: fifteen sixteenths of what is free of their GPU, less the
 //     budgets given to devices on it, shared equally with the others on it. The
 //     rest is for what the driver and the libraries load later.

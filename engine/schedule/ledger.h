@@ -60,8 +60,8 @@
 namespace recurve {
 
 // Something of serving's that holds memory which it can do without: idle
-// models. Thread-safe
-// and called without the ledger's lock; it may call the ledger back.
+// models. Thread-safe and called without the ledger's lock; it may call the
+// ledger back.
 class Evictor {
  public:
   virtual ~Evictor() = default;

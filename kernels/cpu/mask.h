@@ -1,5 +1,5 @@
 // Dropout and zoneout masks from counter-based random numbers.
-// mask_stream.h says which number decides an element.
+// kernels/mask_stream.h says which number decides an element.
 #ifndef RECURVE_KERNELS_CPU_MASK_H_
 #define RECURVE_KERNELS_CPU_MASK_H_
 

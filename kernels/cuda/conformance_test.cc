@@ -18,7 +18,7 @@ TEST(ConformanceTest, TheCpuBackendAgreesWithItself) {
   EXPECT_TRUE(conformance.failures.empty()) << conformance.failures[0];
 }
 
-// Leaves out what only backward passes read, and adds a little too much.
+// Leaves out the last rows of windows, and takes steps a little too large.
 class WrongBackend : public ForwardingBackend {
  public:
   WrongBackend() : ForwardingBackend(CreateCpuBackend(1)) {}

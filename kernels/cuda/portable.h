@@ -5,9 +5,8 @@
 //
 //   * threadIdx, blockIdx, blockDim, gridDim; __syncthreads, __syncwarp; warp
 //     shuffles and votes with full or partial masks;
-//   * RECURVE_SHARED(float, tile, 32 * 33): a block's array tile[32 * 33];
-//   there
-//     is no `extern __shared__`;
+//   * RECURVE_SHARED(float, tile, 32 * 33), a block's array; there is no
+//     `extern __shared__`;
 //   * float2, float4, uint2, uint4 and make_...; __float_as_uint and its kin;
 //     __expf, __logf, __fdividef, rsqrtf, fmaf, __umulhi; the conversions of
 //     kernels/cuda/storage.cuh;

@@ -19,7 +19,7 @@ class DeviceValues {
  public:
   explicit DeviceValues(Backend& backend) : backend_(backend) {}
 
-  // Uniform in [-scale, scale]. S is float, BFloat16 or Float16.
+  // Uniform in [-scale, scale]. S is float or BFloat16.
   template <typename S>
   Matrix<S> Random(int64_t rows, int64_t cols, float scale = 1.0f);
   // For results.
