@@ -1,4 +1,5 @@
-// Variational masks: one row of factors a sequence, for all of its rows.
+// Variational masks: one row of factors a sequence, for all of its rows;
+// kernels/layers/parts.h says how.
 #ifndef RECURVE_KERNELS_CPU_ROW_MASK_H_
 #define RECURVE_KERNELS_CPU_ROW_MASK_H_
 
@@ -6,7 +7,6 @@
 
 namespace recurve::cpu {
 
-// y[r] = x[r] * mask[b], or y[r] += ..., b the sequence of row r. y may be x.
 void MultiplyBySequenceMask(const SequenceLayout& layout, Matrix<const float> x,
                             Matrix<const float> mask, Matrix<float> y,
                             Destination destination);

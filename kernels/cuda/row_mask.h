@@ -1,4 +1,5 @@
-// Variational masks: one row of factors a sequence, for all of its rows.
+// Variational masks: one row of factors a sequence, for all of its rows;
+// kernels/layers/parts.h says how.
 #ifndef RECURVE_KERNELS_CUDA_ROW_MASK_H_
 #define RECURVE_KERNELS_CUDA_ROW_MASK_H_
 
@@ -7,7 +8,6 @@
 
 namespace recurve::cuda {
 
-// y[r] = x[r] * mask[b], or y[r] += ..., b the sequence of row r. y may be x.
 template <typename S>
 cudaError_t MultiplyBySequenceMask(const SequenceLayout& layout,
                                    Matrix<const S> x, Matrix<const float> mask,

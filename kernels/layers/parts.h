@@ -33,21 +33,29 @@ concept HasProducts = requires(Parts parts, Factor<S> a, Factor<S> b,
 
 // The operations on rows.
 //
-//   LayerNormForward: x^ = (x - mean) * inverse_stddev, y = x^ * weight + bias,
-//   with the biased variance and kLayerNormEpsilon. y may be x; statistics
-//   [rows, 2] gets mean and inverse_stddev, and may be absent.
-//   LayerNormBackward: dx may be absent, or be dy (not with kAccumulate);
-//   dweight and dbias are overwritten, each may be null.
-//   MultiplyBySequenceMask: y[r] = x[r] * mask[b] or y[r] += ..., b the
-//   sequence of row r; y may be x.
-//   ColumnSums: sums[j] = sum over rows of m[r][j], in an order that depends on
-//   the shape alone.
-//   FillWindowRows: [N, D*2*I] from x [N, I]; for direction d the row itself
-//   beside the one before it in that direction's time; before the first row of
-//   direction 0 stands x_previous [B, I], zeros where it or a row is absent.
-//   GatherWindowGradient: dx [N, I], overwritten, from dwindow_rows.
-//   StoreLastRows: x_last [B, I], each sequence's last row; x_previous, or
-//   zeros, for a sequence without rows. x_last may be x_previous.
+// LayerNormForward: x^ = (x - mean) * inverse_stddev, y = x^ * weight + bias,
+// with the biased variance and kLayerNormEpsilon. y may be x; statistics
+// [rows, 2] gets mean and inverse_stddev, and may be absent.
+//
+// LayerNormBackward: from the x and statistics of the forward pass. dx may be
+// absent, or be dy (not with kAccumulate); dweight and dbias are overwritten,
+// each may be null.
+//
+// MultiplyBySequenceMask: y[r] = x[r] * mask[b] or y[r] += ..., b the sequence
+// of row r; y may be x.
+//
+// ColumnSums: sums[j] = sum over rows of m[r][j], in an order that depends on
+// the shape alone.
+//
+// FillWindowRows: [N, D*2*I] from x [N, I]; for direction d the row itself
+// beside the one before it in that direction's time; before the first row of
+// direction 0 stands x_previous [B, I], zeros where it or a row is absent.
+//
+// GatherWindowGradient: dx [N, I], overwritten, gathers from dwindow_rows what
+// each row of x was copied to.
+//
+// StoreLastRows: x_last [B, I], each sequence's last row; x_previous, or zeros,
+// for a sequence without rows. x_last may be x_previous.
 template <typename Parts, typename S>
 concept HasRowOperations = requires(Parts parts, SequenceLayout layout,
                                     Matrix<const S> x, Matrix<S> y,
