@@ -13,35 +13,52 @@ template <typename S>
 class CudaMultiply : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaMultiply, StorageTypes);
 
+template <typename S>
+void CheckMultiply(int64_t rows, Width x_width, Width mask_width) {
+  const int64_t count = rows * x_width.cols;
+  const std::vector<S> x = RandomStored<S>(count, 1);
+  const auto mask = RandomStored<float>(count, 2);
+  const DeviceMatrix<S> device_x(rows, x_width, x);
+  const DeviceMatrix<float> device_mask(rows, mask_width, mask);
+  ASSERT_EQ(Multiply(device_x.view(), device_mask.constant(), nullptr),
+            cudaSuccess);
+  Doubles expected = ToDoubles(x);
+  for (size_t i = 0; i < mask.size(); ++i) expected[i] *= mask[i];
+  device_x.ExpectNear(expected, StoredWithin<S>(4e-8));
+}
+
 TYPED_TEST(CudaMultiply, MultipliesEachElement) {
-  using S = TypeParam;
   for (const Width& width : kWidths) {
     for (const int64_t rows : {0, 1, 9}) {
-      const std::vector<S> x = RandomStored<S>(rows * width.cols, 1);
-      const auto mask = RandomStored<float>(rows * width.cols, 2);
-      const DeviceMatrix<S> device_x(rows, width, x);
-      const DeviceMatrix<float> device_mask(rows, width, mask);
-      ASSERT_EQ(Multiply(device_x.view(), device_mask.constant(), nullptr),
-                cudaSuccess);
-      Doubles expected = ToDoubles(x);
-      for (size_t i = 0; i < mask.size(); ++i) expected[i] *= mask[i];
-      device_x.ExpectNear(expected, StoredWithin<S>(4e-8));
+      CheckMultiply<TypeParam>(rows, width, width);
     }
   }
+}
+
+TYPED_TEST(CudaMultiply, EitherMatrixMayBeUnaligned) {
+  CheckMultiply<TypeParam>(5, kUnaligned, kAligned);
+  CheckMultiply<TypeParam>(5, kAligned, kUnaligned);
+}
+
+// From these elements of the arrays on.
+void CheckAdd(int64_t count, int64_t at, int64_t from_at) {
+  std::vector<float> to = RandomStored<float>(count + at, 1);
+  const std::vector<float> from = RandomStored<float>(count + from_at, 2);
+  const DeviceArray<float> device_to(to), device_from(from);
+  ASSERT_EQ(
+      Add(device_to.data() + at, device_from.data() + from_at, count, nullptr),
+      cudaSuccess);
+  for (int64_t i = 0; i < count; ++i) to[at + i] += from[from_at + i];
+  emulation::ExpectEqual(device_to, to);
 }
 
 TEST(CudaAdd, AddsEachElement) {
   // The last is more than the threads of the grid take in one stride.
   for (const int64_t count : {0, 1, 3, 1027, 2048 * 1024 + 5}) {
-    for (const int64_t offset : {0, 1}) {
-      std::vector<float> to = RandomStored<float>(count + offset, 1);
-      const std::vector<float> from = RandomStored<float>(count + offset, 2);
-      const DeviceArray<float> device_to(to), device_from(from);
-      ASSERT_EQ(Add(device_to.data() + offset, device_from.data() + offset,
-                    count, nullptr),
-                cudaSuccess);
-      for (int64_t i = offset; i < count + offset; ++i) to[i] += from[i];
-      emulation::ExpectEqual(device_to, to);
+    for (const int64_t offset : {0, 1}) CheckAdd(count, offset, offset);
+    if (count < 2000) {
+      CheckAdd(count, 0, 1);
+      CheckAdd(count, 1, 0);
     }
   }
 }

@@ -65,6 +65,9 @@ struct Width {
 inline const std::vector<Width> kWidths = {{1, 1},   {33, 33}, {37, 40},
                                            {64, 64}, {64, 67}, {300, 304}};
 
+// Of 64 columns, with and without rows at 16-byte boundaries.
+inline constexpr Width kAligned = {64, 64}, kUnaligned = {64, 67};
+
 // A [rows, width.cols] matrix in device memory.
 template <typename T>
 class DeviceMatrix {

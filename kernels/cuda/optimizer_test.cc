@@ -11,25 +11,29 @@
 namespace recurve::cuda {
 namespace {
 
-// Two updates, from element `offset` of the buffers on. Expects the CPU
-// backend's bits.
-void Check(OptimizerArgs args, int64_t count, int64_t offset) {
-  const int64_t size = count + offset;
+// The first element of each buffer; all but multiples of 4 are not aligned.
+struct Offsets {
+  int64_t p, g, m, v;
+};
+
+// Two updates. Expects the CPU backend's bits.
+void Check(OptimizerArgs args, int64_t count, const Offsets& offset) {
+  const int64_t size = count + 1;
   std::vector<float> p = RandomStored<float>(size, 1);
   const std::vector<float> g = RandomStored<float>(size, 2);
   std::vector<float> m(size), v(size);
   const DeviceArray<float> device_p(p), device_g(g), device_m(m), device_v(v);
   for (args.step = 1; args.step <= 2; ++args.step) {
     args.count = count;
-    args.parameters = p.data() + offset;
-    args.gradients = g.data() + offset;
-    args.first_moment = m.data() + offset;
-    args.second_moment = v.data() + offset;
+    args.parameters = p.data() + offset.p;
+    args.gradients = g.data() + offset.g;
+    args.first_moment = m.data() + offset.m;
+    args.second_moment = v.data() + offset.v;
     ASSERT_TRUE(cpu::Update(args).ok());
-    args.parameters = device_p.data() + offset;
-    args.gradients = device_g.data() + offset;
-    args.first_moment = device_m.data() + offset;
-    args.second_moment = device_v.data() + offset;
+    args.parameters = device_p.data() + offset.p;
+    args.gradients = device_g.data() + offset.g;
+    args.first_moment = device_m.data() + offset.m;
+    args.second_moment = device_v.data() + offset.v;
     ASSERT_EQ(Update(args, nullptr), cudaSuccess);
   }
   emulation::ExpectEqual(device_p, p);
@@ -47,7 +51,8 @@ OptimizerArgs Args(OptimizerKind kind, float momentum) {
 
 TEST(CudaOptimizer, HasTheBitsOfTheCpuBackend) {
   for (const int64_t count : {1, 3, 1027}) {
-    for (const int64_t offset : {0, 1}) {
+    for (const Offsets& offset :
+         {Offsets{}, {1, 1, 1, 1}, {.p = 1}, {.g = 1}, {.m = 1}, {.v = 1}}) {
       Check(Args(OptimizerKind::kSgd, 0.0f), count, offset);
       Check(Args(OptimizerKind::kSgd, 0.9f), count, offset);
       Check(Args(OptimizerKind::kAdam, 0.0f), count, offset);

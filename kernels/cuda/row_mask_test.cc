@@ -13,29 +13,34 @@ template <typename S>
 class CudaRowMask : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaRowMask, StorageTypes);
 
+// All of as many columns.
+struct Widths {
+  Width x, mask, y;
+};
+
 template <typename S>
-void Check(const std::vector<int64_t>& lengths, Width width,
+void Check(const std::vector<int64_t>& lengths, const Widths& widths,
            Destination destination) {
   const DeviceLayout layout(lengths);
-  const int64_t count = layout.rows() * width.cols;
+  const int64_t cols = widths.x.cols;
+  const int64_t count = layout.rows() * cols;
   const std::vector<S> x = RandomStored<S>(count, 1);
   const std::vector<S> before = RandomStored<S>(count, 2);
-  const auto mask = RandomStored<float>(layout.sequences() * width.cols, 3);
-  const DeviceMatrix<S> device_x(layout.rows(), width, x);
-  const DeviceMatrix<float> device_mask(layout.sequences(), width, mask);
+  const auto mask = RandomStored<float>(layout.sequences() * cols, 3);
+  const DeviceMatrix<S> device_x(layout.rows(), widths.x, x);
+  const DeviceMatrix<float> device_mask(layout.sequences(), widths.mask, mask);
   const bool accumulate = destination == Destination::kAccumulate;
-  const DeviceMatrix<S> y = accumulate
-                                ? DeviceMatrix<S>(layout.rows(), width, before)
-                                : DeviceMatrix<S>(layout.rows(), width);
+  const DeviceMatrix<S> y =
+      accumulate ? DeviceMatrix<S>(layout.rows(), widths.y, before)
+                 : DeviceMatrix<S>(layout.rows(), widths.y);
   ASSERT_EQ(MultiplyBySequenceMask(layout.view(), device_x.constant(),
                                    device_mask.constant(), y.view(),
                                    destination, nullptr),
             cudaSuccess);
   Doubles expected;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t b = layout.SequenceOf(i / width.cols);
-    expected.push_back(emulation::ToDouble(x[i]) *
-                       mask[b * width.cols + i % width.cols]);
+    const int64_t b = layout.SequenceOf(i / cols);
+    expected.push_back(emulation::ToDouble(x[i]) * mask[b * cols + i % cols]);
     if (accumulate) expected.back() += emulation::ToDouble(before[i]);
   }
   y.ExpectNear(expected, StoredWithin<S>(1e-6));
@@ -44,9 +49,19 @@ void Check(const std::vector<int64_t>& lengths, Width width,
 TYPED_TEST(CudaRowMask, EachRowGetsItsSequencesFactors) {
   for (const auto& lengths : kLengths) {
     for (const Width& width : kWidths) {
-      Check<TypeParam>(lengths, width, Destination::kOverwrite);
-      Check<TypeParam>(lengths, width, Destination::kAccumulate);
+      Check<TypeParam>(lengths, {width, width, width}, Destination::kOverwrite);
+      Check<TypeParam>(lengths, {width, width, width},
+                       Destination::kAccumulate);
     }
+  }
+}
+
+TYPED_TEST(CudaRowMask, AnyOfTheMatricesMayBeUnaligned) {
+  for (const Widths& widths : {Widths{kUnaligned, kAligned, kAligned},
+                               {kAligned, kUnaligned, kAligned},
+                               {kAligned, kAligned, kUnaligned}}) {
+    Check<TypeParam>({3, 2}, widths, Destination::kOverwrite);
+    Check<TypeParam>({3, 2}, widths, Destination::kAccumulate);
   }
 }
 
