@@ -238,12 +238,31 @@ class CudaBackend : public Backend {
   std::optional<Recorder> recorder_;
 };
 
+// Asks of the device before the first launch, which would fail with less to
+// say. GetDeviceInfo has made it the current one.
+absl::Status CheckKernels(int ordinal, const DeviceInfo& info) {
+  const cudaError_t error = ProbeKernels();
+  const absl::Status status = ToStatus(error, "cudaFuncGetAttributes");
+  if (error != cudaErrorNoKernelImageForDevice &&
+      error != cudaErrorUnsupportedPtxVersion) {
+    return status;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "cuda:", ordinal, " (", info.name, ", compute capability ",
+      info.capability_major, ".", info.capability_minor,
+      ") cannot run the kernels of this program: it was built for other GPUs, "
+      "or for a newer driver; build it with --config=cuda_all, or update the "
+      "driver (",
+      status.message(), ")"));
+}
+
 }  // namespace
 }  // namespace cuda
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     int ordinal, const CudaBackendOptions& options) {
-  RETURN_IF_ERROR(cuda::GetDeviceInfo(ordinal).status());
+  ASSIGN_OR_RETURN(const cuda::DeviceInfo info, cuda::GetDeviceInfo(ordinal));
+  RETURN_IF_ERROR(cuda::CheckKernels(ordinal, info));
   auto backend = std::make_unique<cuda::CudaBackend>(ordinal);
   RETURN_IF_ERROR(backend->Create(options));
   return backend;

@@ -28,8 +28,8 @@ struct CudaBackendOptions {
 // While Replay captures, Allocate, Upload, Download, Synchronize and
 // SumOfSquares return FailedPrecondition.
 //
-// Errors: Unavailable without that GPU or a driver, ResourceExhausted if its
-// memory is taken, Internal if a library fails.
+// Errors: Unavailable without that GPU, a driver or code for the GPU,
+// ResourceExhausted if its memory is taken, Internal if a library fails.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     int ordinal, const CudaBackendOptions& options = CudaBackendOptions());
 

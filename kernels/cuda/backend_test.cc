@@ -115,6 +115,22 @@ TEST_F(CudaBackendTest, WithoutTheDeviceIsUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
+TEST_F(CudaBackendTest, AGpuThatTheKernelsWereNotBuiltForIsUnavailable) {
+  for (const cudaError_t error :
+       {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
+    emulation::SetComputeCapability(80);
+    // After what is asked of the device.
+    emulation::FailCall(4, error);
+    const absl::Status status = CreateCudaBackend(0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(absl::StrContains(status.message(), "compute capability 8.0"))
+        << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "--config=cuda_all"))
+        << status;
+    emulation::Reset();
+  }
+}
+
 TEST_F(CudaBackendTest, BackendsOfOneThreadKeepApart) {
   const auto a = Create(0), b = Create(1), c = Create(0);
   Floats x(*a, {1, 2}), y(*b, {10, 20}), z(*c, {100, 200});

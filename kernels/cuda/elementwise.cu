@@ -98,6 +98,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- Launchers ---
 
+cudaError_t ProbeKernels() { return Probe<AddPartialsKernel>(); }
+
 template <typename S>
 cudaError_t Multiply(Matrix<S> x, Matrix<const float> mask,
                      cudaStream_t stream) {

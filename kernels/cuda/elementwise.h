@@ -9,6 +9,10 @@
 
 namespace recurve::cuda {
 
+// Whether the current device can run the kernels of this program, which are all
+// compiled for the same kinds of devices.
+cudaError_t ProbeKernels();
+
 // x[i] *= mask[i], shapes equal.
 template <typename S>
 cudaError_t Multiply(Matrix<S> x, Matrix<const float> mask,

@@ -9,12 +9,15 @@
 #ifndef RECURVE_KERNELS_CUDA_LAUNCH_H_
 #define RECURVE_KERNELS_CUDA_LAUNCH_H_
 
+#include <type_traits>
+
 #include "kernels/cuda/portable.h"
 
 namespace recurve::cuda {
 
-// Nothing is launched for a grid without blocks. Returns the launch's error; an
-// error of the kernel itself comes back from a later call.
+// Nothing is launched for a grid without blocks. Returns the launch's own
+// error, not what an earlier call of whatever library left behind; an error of
+// the kernel itself comes back from a later call.
 template <auto kKernel, typename Parameters>
 cudaError_t Launch(dim3 grid, dim3 block, cudaStream_t stream,
                    const Parameters& parameters) {
@@ -22,10 +25,23 @@ cudaError_t Launch(dim3 grid, dim3 block, cudaStream_t stream,
 #ifdef RECURVE_CUDA_EMULATION
   return emulation::Launch<kKernel>(grid, block, stream, parameters);
 #else
-  // clang-format off
-  kKernel<<<grid, block, 0, stream>>>(parameters);
-  // clang-format on
-  return cudaGetLastError();
+  static_assert(std::is_same_v<decltype(kKernel), void (*)(Parameters)>);
+  void* arguments[] = {const_cast<Parameters*>(&parameters)};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kKernel), grid, block,
+                          arguments, /*sharedMem=*/0, stream);
+#endif
+}
+
+// Whether the current device can run the kernel: without code for it in the
+// program, or code that its driver can translate, it cannot. Loads the kernel.
+template <auto kKernel>
+cudaError_t Probe() {
+#ifdef RECURVE_CUDA_EMULATION
+  return emulation::ProbeKernel();
+#else
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes,
+                               reinterpret_cast<const void*>(kKernel));
 #endif
 }
 

@@ -18,6 +18,8 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorInvalidDevice:
     case cudaErrorDevicesUnavailable:
     case cudaErrorInitializationError:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
       return absl::StatusCode::kUnavailable;
     default:
       return absl::StatusCode::kInternal;

@@ -10,7 +10,8 @@ namespace recurve::cuda {
 
 // What `operation` (a call of the CUDA runtime or a kernel's launcher)
 // returned: ResourceExhausted if memory was out, Unavailable if there is no
-// device or no driver that can be used, else Internal; each with the operation,
+// device or no driver that can be used, or no code for the device, else
+// Internal; each with the operation,
 // CUDA's name of the error and its text.
 absl::Status ToStatus(cudaError_t error, absl::string_view operation);
 

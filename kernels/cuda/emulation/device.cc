@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/emulation/api_call.h"
 #include "kernels/cuda/emulation/control.h"
+#include "kernels/cuda/emulation/launch.h"
 #include "kernels/cuda/emulation/stream.h"
 
 namespace recurve::cuda::emulation {
@@ -136,6 +137,10 @@ cudaError_t ErrorOfKernel(int device) {
   cudaError_t error = Count(GetMachine().kernel_failure);
   if (error != cudaSuccess) GetMachine().broken[device] = error;
   return error;
+}
+
+cudaError_t ProbeKernel() {
+  return ApiCall([] { return cudaSuccess; });
 }
 
 void SetDeviceCount(int count) {

@@ -23,6 +23,8 @@
   X(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")     \
   X(cudaErrorNvlinkUncorrectable, 220,                                         \
     "uncorrectable NVLink error detected during the execution")                \
+  X(cudaErrorUnsupportedPtxVersion, 222,                                       \
+    "the provided PTX was compiled with an unsupported toolchain.")            \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")            \
   X(cudaErrorNotReady, 600, "device not ready")                                \
   X(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")  \

@@ -15,6 +15,9 @@ namespace recurve::cuda::emulation {
 cudaError_t LaunchGrid(int kernel, dim3 grid, dim3 block, cudaStream_t stream,
                        std::function<void()> body);
 
+// Succeeds, unless a test asked for a failure (control.h).
+cudaError_t ProbeKernel();
+
 template <auto kKernel>
 struct RegisteredKernel {
   static inline const int number = RegisterKernel(typeid(RegisteredKernel));
