@@ -54,7 +54,11 @@ class NcclCommunicator : public Communicator {
 
   ~NcclCommunicator() override {
     cudaSetDevice(ordinal_);
-    if (comm_ != nullptr) ncclCommDestroy(comm_);
+    if (status().ok()) {
+      if (comm_ != nullptr) ncclCommDestroy(comm_);
+    } else {
+      AbortComm();  // an orderly end would wait for ranks that have aborted
+    }
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
@@ -123,7 +127,9 @@ class NcclCommunicator : public Communicator {
 
   absl::Status IssueExchange(absl::Span<const Send> sends,
                              absl::Span<const Receive> receives) {
+    RETURN_IF_ERROR(CopyOwn(sends[rank()], receives[rank()]));
     for (int peer = 0; peer < world_size(); ++peer) {
+      if (peer == rank()) continue;
       const Send& send = sends[peer];
       const Receive& receive = receives[peer];
       if (send.count > 0) {
@@ -138,6 +144,15 @@ class NcclCommunicator : public Communicator {
       }
     }
     return absl::OkStatus();
+  }
+
+  // What a rank sends to itself, which may be in place.
+  absl::Status CopyOwn(const Send& send, const Receive& receive) {
+    if (send.count == 0 || send.data == receive.data) return absl::OkStatus();
+    return Check(
+        cudaMemcpyAsync(receive.data, send.data, send.count * sizeof(float),
+                        cudaMemcpyDeviceToDevice, stream_),
+        "copy");
   }
 
   absl::Status Wait() {
