@@ -10,6 +10,9 @@
 namespace recurve::cuda {
 namespace {
 
+// cuBLASLt's epilogues have faulted on biases at smaller boundaries.
+constexpr int64_t kBiasAlignment = 16;
+
 int64_t Alignment(const void* pointer) {
   constexpr uintptr_t kMost = 256;
   return int64_t{1} << std::countr_zero(reinterpret_cast<uintptr_t>(pointer) |
@@ -62,7 +65,16 @@ ProductKey KeyOf(const Product& product) {
 absl::Status Products::Multiply(const Product& product) {
   if (product.rows == 0 || product.cols == 0) return absl::OkStatus();
   if (product.depth == 0) return FillWithoutTerms(product);
+  if (Alignment(product.bias) < kBiasAlignment) return AddToBias(product);
   return MultiplyNonEmpty(product);
+}
+
+absl::Status Products::AddToBias(const Product& product) {
+  RETURN_IF_ERROR(FillWithoutTerms(product));
+  Product rest = product;
+  rest.bias = nullptr;
+  rest.accumulate = true;
+  return MultiplyNonEmpty(rest);
 }
 
 absl::Status Products::FillWithoutTerms(const Product& product) {

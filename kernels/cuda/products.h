@@ -92,7 +92,7 @@ class Products {
   cudaStream_t stream() const { return stream_; }
 
  private:
-  // No dimension of `product` is 0.
+  // No dimension of `product` is 0, and its bias starts at 16 bytes.
   virtual absl::Status MultiplyNonEmpty(const Product& product) = 0;
 
   template <typename S, typename Result>
@@ -114,6 +114,8 @@ class Products {
   absl::Status Multiply(const Product& product);
   // c of a product whose sums are empty.
   absl::Status FillWithoutTerms(const Product& product);
+  // A product whose bias MultiplyNonEmpty does not take; slow for many rows.
+  absl::Status AddToBias(const Product& product);
 
   const cudaStream_t stream_;
 };

@@ -26,6 +26,7 @@ std::vector<float> Numbers(int64_t count, int seed) {
 struct Case {
   int64_t rows, depth, cols;
   bool a_transposed, b_transposed, accumulate, bias;
+  int64_t bias_offset = 0;  // floats from an aligned address
 };
 
 std::unique_ptr<Products> Create(ProductPrecision precision) {
@@ -53,8 +54,10 @@ void Check(const Case& c) {
   const std::vector<float> b = Numbers(b_rows * b_stride, 2);
   const std::vector<float> bias = Numbers(c.cols, 3);
   std::vector<float> expected = Numbers(c.rows * c_stride, 4);
-  DeviceArray<float> device_a(a), device_b(b), device_bias(bias),
-      result(expected);
+  DeviceArray<float> device_a(a), device_b(b), result(expected);
+  std::vector<float> bias_buffer(c.bias_offset);
+  bias_buffer.insert(bias_buffer.end(), bias.begin(), bias.end());
+  DeviceArray<float> device_bias(bias_buffer);
   for (int64_t i = 0; i < c.rows; ++i) {
     for (int64_t j = 0; j < c.cols; ++j) {
       float& sum = expected[i * c_stride + j];
@@ -74,7 +77,8 @@ void Check(const Case& c) {
   const Matrix<float> to(result.data(), c.rows, c.cols, c_stride);
   const auto products = Create(ProductPrecision::kFp32);
   const absl::Status status =
-      c.bias ? products->MatMulWithBias(left, right, device_bias.data(), to)
+      c.bias ? products->MatMulWithBias(left, right,
+                                        device_bias.data() + c.bias_offset, to)
              : products->MatMul(left, right, to,
                                 c.accumulate ? Destination::kAccumulate
                                              : Destination::kOverwrite);
@@ -92,6 +96,12 @@ TEST(ProductsTest, AreSumsOfProductsInEveryForm) {
       Check({rows, depth, cols, (form & 1) != 0, (form & 2) != 0, accumulate,
              bias});
     }
+  }
+}
+
+TEST(ProductsTest, ABiasMayStandAnywhere) {
+  for (int64_t offset : {1, 2, 3, 4}) {
+    Check({7, 9, 13, false, false, false, true, offset});
   }
 }
 
