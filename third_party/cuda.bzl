@@ -123,7 +123,7 @@ _EMULATION_COPTS = [
     "-Wno-unknown-pragmas",
 ]
 
-def emulated_cuda_library(name, srcs, hdrs = [], deps = [], visibility = None):
+def emulated_cuda_library(name, srcs, hdrs = [], deps = [], copts = [], visibility = None):
     """Kernels and their launchers, of .cu files, run on the host: for tests.
 
     Every kernel that the files instantiate is in a test that depends on this,
@@ -131,9 +131,9 @@ def emulated_cuda_library(name, srcs, hdrs = [], deps = [], visibility = None):
     """
     generated = []
     for src in srcs:
-        generated.append(src[:-len(".cu")] + ".emulated.cc")
+        generated.append("%s_%s.cc" % (name, src[:-len(".cu")]))
         native.genrule(
-            name = "%s_%s" % (name, generated[-1]),
+            name = generated[-1] + "_gen",
             outs = [generated[-1]],
             cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
             testonly = True,
@@ -143,7 +143,7 @@ def emulated_cuda_library(name, srcs, hdrs = [], deps = [], visibility = None):
         name = name,
         srcs = generated,
         hdrs = hdrs,
-        copts = _EMULATION_COPTS,
+        copts = _EMULATION_COPTS + copts,
         testonly = True,
         textual_hdrs = srcs,
         alwayslink = True,

@@ -163,55 +163,85 @@ absl::Status ProductRate(Backend& backend, const char* precision) {
                clock.Around([&] { return backend.LinearForward(args); }));
 }
 
+// The operations of both cells under one name.
 template <typename S>
-absl::Status SruRecurrences(Backend& backend, cudaStream_t stream,
-                            const char* storage, const LayerSize& size) {
-  DeviceValues values(backend);
-  const SruBackwardArgs<S> args = MakeSruProblem<S>(size, values);
-  RETURN_IF_ERROR(values.status());
-  RETURN_IF_ERROR(backend.Synchronize());
+cudaError_t Recur(const SruForwardArgs<S>& args, cudaStream_t stream) {
+  return cuda::SruRecurrence(args, args.y, stream);
+}
+template <typename S>
+cudaError_t Recur(const QrnnForwardArgs<S>& args, cudaStream_t stream) {
+  return cuda::QrnnRecurrence(args, stream);
+}
+template <typename S>
+cudaError_t RecurBackward(const SruBackwardArgs<S>& args, cudaStream_t stream) {
+  return cuda::SruRecurrenceBackward(args, args.dy, stream);
+}
+template <typename S>
+cudaError_t RecurBackward(const QrnnBackwardArgs<S>& args,
+                          cudaStream_t stream) {
+  return cuda::QrnnRecurrenceBackward(args, stream);
+}
+absl::Status Forward(Backend& backend, const SruForwardArgs<float>& args) {
+  return backend.SruForward(args);
+}
+absl::Status Forward(Backend& backend, const QrnnForwardArgs<float>& args) {
+  return backend.QrnnForward(args);
+}
+absl::Status Backward(Backend& backend, const SruBackwardArgs<float>& args) {
+  return backend.SruBackward(args);
+}
+absl::Status Backward(Backend& backend, const QrnnBackwardArgs<float>& args) {
+  return backend.QrnnBackward(args);
+}
+
+// Without the products, on a stream whose device has the arguments ready.
+template <typename Args>
+absl::Status Recurrences(const Args& args, json line, cudaStream_t stream) {
   EventClock clock(stream);
-  json line = Line("recurrence", "sru", size);
-  line["storage"] = storage;
   for (const bool training : {false, true}) {
     line["pass"] = training ? "forward, training" : "forward";
-    const SruForwardArgs<S> forward =
-        training ? args.forward : ForInference(args.forward);
+    const auto forward = training ? args.forward : ForInference(args.forward);
     RETURN_IF_ERROR(Print(line, clock.Around([&] {
-      return cuda::ToStatus(cuda::SruRecurrence(forward, forward.y, stream),
-                            "SruRecurrence");
+      return cuda::ToStatus(Recur(forward, stream), "Recur");
     })));
   }
   line["pass"] = "backward";
   return Print(line, clock.Around([&] {
-    return cuda::ToStatus(cuda::SruRecurrenceBackward(args, args.dy, stream),
-                          "SruRecurrenceBackward");
+    return cuda::ToStatus(RecurBackward(args, stream), "RecurBackward");
   }));
 }
 
 template <typename S>
-absl::Status QrnnRecurrences(Backend& backend, cudaStream_t stream,
-                             const char* storage, const LayerSize& size) {
+absl::Status RecurrencesOfBothCells(Backend& backend, cudaStream_t stream,
+                                    const char* storage,
+                                    const LayerSize& size) {
   DeviceValues values(backend);
-  const QrnnBackwardArgs<S> args = MakeQrnnProblem<S>(size, values);
+  const SruBackwardArgs<S> sru = MakeSruProblem<S>(size, values);
+  const QrnnBackwardArgs<S> qrnn = MakeQrnnProblem<S>(size, values);
   RETURN_IF_ERROR(values.status());
   RETURN_IF_ERROR(backend.Synchronize());
-  EventClock clock(stream);
-  json line = Line("recurrence", "qrnn", size);
-  line["storage"] = storage;
-  for (const bool training : {false, true}) {
-    line["pass"] = training ? "forward, training" : "forward";
-    const QrnnForwardArgs<S> forward =
-        training ? args.forward : ForInference(args.forward);
-    RETURN_IF_ERROR(Print(line, clock.Around([&] {
-      return cuda::ToStatus(cuda::QrnnRecurrence(forward, stream),
-                            "QrnnRecurrence");
-    })));
+  for (const char* cell : {"sru", "qrnn"}) {
+    json line = Line("recurrence", cell, size);
+    line["storage"] = storage;
+    RETURN_IF_ERROR(std::string(cell) == "sru"
+                        ? Recurrences(sru, line, stream)
+                        : Recurrences(qrnn, line, stream));
   }
-  line["pass"] = "backward";
-  return Print(line, clock.Around([&] {
-    return cuda::ToStatus(cuda::QrnnRecurrenceBackward(args, stream),
-                          "QrnnRecurrenceBackward");
+  return absl::OkStatus();
+}
+
+// A whole layer, as the engine runs it.
+template <typename Args>
+absl::Status Layers(Backend& backend, const Args& args, json line) {
+  BackendClock clock(backend);
+  line["pass"] = "forward";
+  RETURN_IF_ERROR(Print(line, clock.Around([&] {
+    return Forward(backend, ForInference(args.forward));
+  })));
+  line["pass"] = "step";
+  return Print(line, clock.Around([&]() -> absl::Status {
+    RETURN_IF_ERROR(Forward(backend, args.forward));
+    return Backward(backend, args);
   }));
 }
 
@@ -222,16 +252,7 @@ absl::Status SruLayers(Backend& backend, const char* precision,
   RETURN_IF_ERROR(values.status());
   json line = Line("layer", "sru", size);
   line["products"] = precision;
-  BackendClock clock(backend);
-  line["pass"] = "forward";
-  RETURN_IF_ERROR(Print(line, clock.Around([&] {
-    return backend.SruForward(ForInference(args.forward));
-  })));
-  line["pass"] = "step";
-  return Print(line, clock.Around([&]() -> absl::Status {
-    RETURN_IF_ERROR(backend.SruForward(args.forward));
-    return backend.SruBackward(args);
-  }));
+  return Layers(backend, args, line);
 }
 
 absl::Status QrnnLayers(Backend& backend, const char* precision,
@@ -241,16 +262,7 @@ absl::Status QrnnLayers(Backend& backend, const char* precision,
   RETURN_IF_ERROR(values.status());
   json line = Line("layer", "qrnn", size);
   line["products"] = precision;
-  BackendClock clock(backend);
-  line["pass"] = "forward";
-  RETURN_IF_ERROR(Print(line, clock.Around([&] {
-    return backend.QrnnForward(ForInference(args.forward));
-  })));
-  line["pass"] = "step";
-  return Print(line, clock.Around([&]() -> absl::Status {
-    RETURN_IF_ERROR(backend.QrnnForward(args.forward));
-    return backend.QrnnBackward(args);
-  }));
+  return Layers(backend, args, line);
 }
 
 // --- The run ---
@@ -289,10 +301,10 @@ std::vector<LayerSize> RecurrenceSizes(bool quick) {
 
 absl::Status RunRecurrences(Backend& backend, cudaStream_t stream) {
   for (const LayerSize& size : RecurrenceSizes(absl::GetFlag(FLAGS_quick))) {
-    RETURN_IF_ERROR(SruRecurrences<float>(backend, stream, "fp32", size));
-    RETURN_IF_ERROR(SruRecurrences<BFloat16>(backend, stream, "bf16", size));
-    RETURN_IF_ERROR(QrnnRecurrences<float>(backend, stream, "fp32", size));
-    RETURN_IF_ERROR(QrnnRecurrences<BFloat16>(backend, stream, "bf16", size));
+    RETURN_IF_ERROR(
+        RecurrencesOfBothCells<float>(backend, stream, "fp32", size));
+    RETURN_IF_ERROR(
+        RecurrencesOfBothCells<BFloat16>(backend, stream, "bf16", size));
   }
   return absl::OkStatus();
 }

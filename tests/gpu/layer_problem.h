@@ -20,56 +20,55 @@ struct LayerSize {
   int64_t rows() const { return num_sequences * length; }
 };
 
-template <typename S>
-SruBackwardArgs<S> MakeSruProblem(const LayerSize& size, DeviceValues& values) {
+inline float WeightBound(const LayerSize& size) {
+  return 1.0f / std::sqrt(static_cast<float>(size.hidden_size));
+}
+
+// What both cells have.
+template <typename S, typename Args>
+void MakeCommonArgs(const LayerSize& size, DeviceValues& values, Args& args) {
   const int64_t h = size.hidden_size, n = size.rows(), b = size.num_sequences;
-  SruBackwardArgs<S> args;
-  SruForwardArgs<S>& forward = args.forward;
+  auto& forward = args.forward;
   forward.shape.input_size = forward.shape.hidden_size = h;
   const int64_t columns = forward.shape.projected_cols();
-  const float bound = 1.0f / std::sqrt(static_cast<float>(h));
   forward.layout = values.EqualLengths(b, size.length);
-  forward.weights.projection = values.Random<S>(h, columns, bound);
-  forward.weights.v = values.Random<float>(2, h, bound).data;
-  forward.weights.bias = values.Random<float>(2, h, bound).data;
-  forward.x = values.Random<S>(n, h);
-  forward.c_first = values.Random<float>(b, h);
-  forward.y = values.Output<S>(n, h);
-  forward.c_last = values.Output<float>(b, h);
-  forward.u = values.Random<S>(n, columns);
-  forward.c = values.Random<float>(n, h);
-  args.dy = values.Random<S>(n, h);
-  args.dx = values.Output<S>(n, h);
-  args.gradients.projection = values.Output<float>(h, columns);
+  forward.weights.projection =
+      values.template Random<S>(h, columns, WeightBound(size));
+  forward.x = values.template Random<S>(n, h);
+  forward.c_first = values.template Random<float>(b, h);
+  forward.y = values.template Output<S>(n, h);
+  forward.c_last = values.template Output<float>(b, h);
+  forward.u = values.template Random<S>(n, columns);
+  forward.c = values.template Random<float>(n, h);
+  args.dy = values.template Random<S>(n, h);
+  args.dx = values.template Output<S>(n, h);
+  args.gradients.projection = values.template Output<float>(h, columns);
+}
+
+template <typename S>
+SruBackwardArgs<S> MakeSruProblem(const LayerSize& size, DeviceValues& values) {
+  const int64_t h = size.hidden_size;
+  SruBackwardArgs<S> args;
+  MakeCommonArgs<S>(size, values, args);
+  const float bound = WeightBound(size);
+  args.forward.weights.v = values.Random<float>(2, h, bound).data;
+  args.forward.weights.bias = values.Random<float>(2, h, bound).data;
   args.gradients.v = values.Output<float>(2, h).data;
   args.gradients.bias = values.Output<float>(2, h).data;
-  args.channel_partials = values.Output<float>(b, 4 * h);
+  args.channel_partials = values.Output<float>(size.num_sequences, 4 * h);
   return args;
 }
 
 template <typename S>
 QrnnBackwardArgs<S> MakeQrnnProblem(const LayerSize& size,
                                     DeviceValues& values) {
-  const int64_t h = size.hidden_size, n = size.rows(), b = size.num_sequences;
   QrnnBackwardArgs<S> args;
-  QrnnForwardArgs<S>& forward = args.forward;
-  forward.shape.input_size = forward.shape.hidden_size = h;
-  const int64_t columns = forward.shape.projected_cols();
-  const float bound = 1.0f / std::sqrt(static_cast<float>(h));
-  forward.layout = values.EqualLengths(b, size.length);
-  forward.weights.projection = values.Random<S>(h, columns, bound);
-  forward.weights.bias = values.Random<float>(1, columns, bound).data;
-  forward.x = values.Random<S>(n, h);
-  forward.c_first = values.Random<float>(b, h);
-  forward.y = values.Output<S>(n, h);
-  forward.c_last = values.Output<float>(b, h);
-  forward.u = values.Random<S>(n, columns);
-  forward.c = values.Random<float>(n, h);
-  args.dy = values.Random<S>(n, h);
-  args.dx = values.Output<S>(n, h);
-  args.gradients.projection = values.Output<float>(h, columns);
+  MakeCommonArgs<S>(size, values, args);
+  const int64_t columns = args.forward.shape.projected_cols();
+  args.forward.weights.bias =
+      values.Random<float>(1, columns, WeightBound(size)).data;
   args.gradients.bias = values.Output<float>(1, columns).data;
-  args.channel_partials = values.Output<float>(b, columns);
+  args.channel_partials = values.Output<float>(size.num_sequences, columns);
   return args;
 }
 
