@@ -87,6 +87,11 @@ TEST(CudaSumOfSquares, AddsInDouble) {
   }
 }
 
+TEST(CudaSumOfSquares, SquaresMayExceedFloats) {
+  const DeviceArray<float> data(std::vector<float>{1e30f, 1e30f});
+  EXPECT_NEAR(SquaresOf(data, 0) / 2e60, 1.0, 1e-6);
+}
+
 TEST(CudaSumOfSquares, OfNothingIsZero) {
   EXPECT_EQ(SquaresOf(DeviceArray<float>(0), 0), 0.0);
 }
