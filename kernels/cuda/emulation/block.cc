@@ -86,6 +86,9 @@ class Grid {
 
   const char* kernel_;
   const ThreadOrder order_;
+  // Whether a warp goes on after a warp operation before other warps have their
+  // turn, as far as the next barrier: what it overwrites too early then shows.
+  const bool warps_run_ahead_ = order_ != ThreadOrder::kRandom || Draw(2) == 0;
   const std::function<void()>& body_;
   std::vector<Thread> threads_;
   std::vector<int> queue_;  // threads that can go on, from next_ on
@@ -290,7 +293,8 @@ void Grid::FinishWarpOperation(int thread) {
     if (&lane != &self) released[count++] = thread - thread % kWarp + l;
   }
   Arrange(order_, {released, static_cast<size_t>(count)});
-  queue_.insert(queue_.end(), released, released + count);
+  queue_.insert(warps_run_ahead_ ? queue_.begin() + next_ : queue_.end(),
+                released, released + count);
 }
 
 void* Grid::Shared(const void* key, size_t bytes) {
