@@ -84,9 +84,12 @@ TEST_F(JobMemoryTest, WaitsForMemoryThatOthersHold) {
   EXPECT_THAT(See(id).warnings,
               ElementsAre(AllOf(StartsWith("waits for memory: needs "),
                                 HasSubstr("trainers/other 1.0 MiB"))));
-  for (const JobEvent& event : *jobs_->Events(id, 0, 0)) {
+  const absl::StatusOr<std::vector<JobEvent>> events = jobs_->Events(id, 0, 0);
+  ASSERT_TRUE(events.ok()) << events.status();
+  for (const JobEvent& event : *events) {
     const auto* now = std::get_if<Job>(&event.what);
-    if (now != nullptr && now->state == kRunning) EXPECT_EQ(now->cause, "");
+    if (now == nullptr || now->state != kRunning) continue;
+    EXPECT_EQ(now->cause, "");
   }
   EXPECT_EQ(ledger.Snapshot().reserved_bytes, WorkspacePlan(1).total());
 }

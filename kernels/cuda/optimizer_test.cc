@@ -13,7 +13,7 @@ namespace {
 
 // The first element of each buffer; all but multiples of 4 are not aligned.
 struct Offsets {
-  int64_t p, g, m, v;
+  int64_t p = 0, g = 0, m = 0, v = 0;
 };
 
 // Two updates. Expects the CPU backend's bits.
