@@ -11,6 +11,14 @@ def needs_cuda():
         "//conditions:default": ["//third_party:needs_cuda"],
     })
 
+def needs_emulation_alone():
+    """For target_compatible_with: skipped in builds with --config=cuda, whose
+    engine brings the real backend, beside which the emulated one cannot be."""
+    return select({
+        "//third_party:cuda": ["//third_party:needs_emulation_alone"],
+        "//conditions:default": [],
+    })
+
 # Machine code for each, and portable code of the last for what comes later.
 _TARGETS = select({
     "//third_party:all_cuda_targets": ["80", "90", "100", "120"],
