@@ -199,8 +199,7 @@ absl::Status DeviceReplica::Stage(const float* shard_sum) {
   if (!std::isfinite(squares)) {
     return FoundInSum(shard_sum, exchange_.shard());
   }
-  RETURN_IF_ERROR(
-      backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes));
+  RETURN_IF_ERROR(backend_.Copy(staged_.data(), shard_sum, size * kFloatBytes));
   return backend_.Synchronize();
 }
 
