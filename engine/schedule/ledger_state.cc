@@ -144,9 +144,13 @@ bool Ledger::State::Fits(const Request& request) const {
 
 bool Ledger::State::TryGrant(Request& request) {
   if (!Fits(request)) return false;
+  Grant(request);
+  return true;
+}
+
+void Ledger::State::Grant(Request& request) {
   request.granted = true;
   Set(*request.account, request.plan, request.account->used_, /*held=*/true);
-  return true;
 }
 
 int64_t Ledger::State::Missing(const Request& request) const {
@@ -178,8 +182,9 @@ void Ledger::State::KeepPromises() {
   while (!promised_.empty()) {
     Request* const first = promised_.front();
     if (!Fits(*first)) return;
+    // Once it is out of the list, the others seem to come before it.
     promised_.pop_front();
-    TryGrant(*first);
+    Grant(*first);
   }
 }
 

@@ -149,6 +149,7 @@ class Ledger::State : public std::enable_shared_from_this<Ledger::State> {
   // The same, and gives others what has become free.
   void Set(Account& account, const MemoryPlan& plan, int64_t used, bool held)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Grant(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Grants what was promised and now fits, in turn.
   void KeepPromises() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsTraining(const Request& request) {

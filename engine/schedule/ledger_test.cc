@@ -337,6 +337,29 @@ TEST(Ledger, ReserveWaitsForTheDeviceToFreeWhatWasEvicted) {
   EXPECT_EQ(ledger.Snapshot().reserved_high_water, 90);
 }
 
+TEST(Ledger, TwoWhoWaitForWhatIsBeingFreedBothGetIt) {
+  Ledger ledger(Budget(100));
+  Holding first_to_go(ledger, "x", 40), second_to_go(ledger, "y", 40);
+  first_to_go.reservation.Release();
+  second_to_go.reservation.Release();
+  std::thread a([&] {
+    EXPECT_EQ(Must(ledger.Reserve("a", Weights(50))).plan(), Weights(50));
+  });
+  std::thread b([&] {
+    EXPECT_EQ(Must(ledger.Reserve("b", Weights(45))).plan(), Weights(45));
+  });
+  // What is being freed is enough for both, and for one of them beside these.
+  while (!absl::IsResourceExhausted(
+      ledger.TryReserve("probe", Weights(30)).status())) {
+    std::this_thread::yield();
+  }
+  first_to_go.buffer.reset();
+  second_to_go.buffer.reset();
+  a.join();
+  b.join();
+  EXPECT_EQ(ledger.Snapshot().reserved_bytes, 0);
+}
+
 TEST(Ledger, TryReserveDoesNotWait) {
   Ledger ledger(Budget(100));
   IdleModels models(ledger, /*frees=*/false);
