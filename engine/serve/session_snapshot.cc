@@ -1,0 +1,161 @@
+#include "engine/serve/session_snapshot.h"
+
+#include <cstring>
+#include <type_traits>
+#include <variant>
+
+#include "absl/base/config.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/sha256.h"
+#include "kernels/status.h"
+
+namespace recurve {
+namespace {
+
+#ifndef ABSL_IS_LITTLE_ENDIAN
+#error "the numbers of a snapshot are little-endian, and so must this host be"
+#endif
+
+constexpr absl::string_view kMagic = "rcv-sess";
+constexpr uint32_t kFormat = 1;
+constexpr size_t kHashBytes = 32;
+constexpr size_t kMaxNameBytes = 4096;
+
+// Of fixed size, after the magic.
+struct Header {
+  uint32_t format = kFormat;
+  uint32_t name_bytes = 0;
+  int64_t position = 0;
+  uint64_t carry_floats = 0;
+};
+static_assert(sizeof(Header) == 24 && std::is_trivially_copyable_v<Header>);
+
+constexpr size_t kFixedBytes =
+    sizeof("rcv-sess") - 1 + sizeof(Header) + 2 * kHashBytes;
+
+std::string Hash(absl::string_view bytes) {
+  return absl::HexStringToBytes(Sha256Hex(bytes));
+}
+
+absl::Status Damaged(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("the session's snapshot ", what));
+}
+
+absl::string_view TakeBytes(absl::string_view& bytes, size_t count) {
+  const absl::string_view taken = bytes.substr(0, count);
+  bytes.remove_prefix(count);
+  return taken;
+}
+
+// Whether what follows the shape is as long as the header says.
+bool IsWhole(const Header& header, size_t rest) {
+  if (header.name_bytes > kMaxNameBytes || header.name_bytes > rest) {
+    return false;
+  }
+  const size_t carry_bytes = rest - header.name_bytes;
+  return carry_bytes % sizeof(float) == 0 &&
+         header.carry_floats == carry_bytes / sizeof(float);
+}
+
+// `bytes` are those that the checksum is of.
+absl::StatusOr<SessionSnapshot> ParseChecked(absl::string_view bytes) {
+  TakeBytes(bytes, kMagic.size());
+  Header header;
+  std::memcpy(&header, TakeBytes(bytes, sizeof(header)).data(), sizeof(header));
+  if (header.format != kFormat) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the session's snapshot has format ", header.format,
+                     ", this server reads format ", kFormat));
+  }
+  SessionSnapshot snapshot;
+  snapshot.shape = std::string(TakeBytes(bytes, kHashBytes));
+  if (!IsWhole(header, bytes.size())) {
+    return Damaged("is not as long as it says");
+  }
+  if (header.position < 0) {
+    return Damaged(absl::StrCat("has position ", header.position));
+  }
+  snapshot.model_version = std::string(TakeBytes(bytes, header.name_bytes));
+  snapshot.position = header.position;
+  snapshot.carry.resize(header.carry_floats);
+  if (!bytes.empty()) {
+    std::memcpy(snapshot.carry.data(), bytes.data(), bytes.size());
+  }
+  return snapshot;
+}
+
+std::string Describe(const Layer& layer) {
+  const char* const cell =
+      std::holds_alternative<SruLayer>(layer.cell) ? "sru" : "qrnn";
+  std::string text = absl::StrCat(cell, " ", layer.channels(), " channels at ",
+                                  layer.c_offset);
+  if (layer.x_previous_offset >= 0) {
+    absl::StrAppend(&text, ", ", layer.input_size(), " inputs at ",
+                    layer.x_previous_offset);
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string ShapeSignature(const Model& model) {
+  std::string text = "recurve carry 1\n";
+  for (const Layer& layer : model.layers()) text += Describe(layer);
+  absl::StrAppend(&text, "pooling ",
+                  static_cast<int>(model.config().output().pooling()), "\n",
+                  "state ", model.state_size(), ", carry ", model.state_size());
+  return Hash(text);
+}
+
+std::string SerializeSnapshot(const SessionSnapshot& snapshot) {
+  Header header;
+  header.name_bytes = static_cast<uint32_t>(snapshot.model_version.size());
+  header.position = snapshot.position;
+  header.carry_floats = snapshot.carry.size();
+  std::string bytes = absl::StrCat(
+      kMagic,
+      absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header)),
+      snapshot.shape, snapshot.model_version,
+      absl::string_view(reinterpret_cast<const char*>(snapshot.carry.data()),
+                        sizeof(float) * snapshot.carry.size()));
+  return bytes + Hash(bytes);
+}
+
+absl::StatusOr<SessionSnapshot> ParseSnapshot(absl::string_view bytes) {
+  if (bytes.substr(0, kMagic.size()) != kMagic) {
+    return Damaged("does not begin as one");
+  }
+  if (bytes.size() < kFixedBytes) return Damaged("ends early");
+  const absl::string_view checksum = bytes.substr(bytes.size() - kHashBytes);
+  bytes.remove_suffix(kHashBytes);
+  if (Hash(bytes) != checksum) return Damaged("differs from its checksum");
+  return ParseChecked(bytes);
+}
+
+absl::Status CheckShape(absl::string_view shape, const ModelVersion& version) {
+  if (version.model->bidirectional()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        version.name, " is bidirectional: it has no state to go on from"));
+  }
+  if (shape != ShapeSignature(*version.model)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the session's state has another shape than those of ",
+                     version.name, ": start a session of that version"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFits(const SessionSnapshot& snapshot,
+                       const ModelVersion& version) {
+  RETURN_IF_ERROR(CheckShape(snapshot.shape, version));
+  const int64_t floats = static_cast<int64_t>(snapshot.carry.size());
+  if (floats != version.model->state_size()) {
+    return Damaged(absl::StrCat("has ", floats, " numbers of state, those of ",
+                                version.name, " have ",
+                                version.model->state_size()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace recurve
