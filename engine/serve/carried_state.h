@@ -1,0 +1,77 @@
+// What one sequence carries from a request to the next: Model::carry_size
+// floats, the recurrent state first.
+#ifndef RECURVE_ENGINE_SERVE_CARRIED_STATE_H_
+#define RECURVE_ENGINE_SERVE_CARRIED_STATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+
+namespace recurve {
+
+// Two rows: the *committed* carry, which a request starts from, and another,
+// which its passes write. A request that succeeds swaps them, so the other is
+// then what was committed before, the *previous* one; a request that fails
+// leaves the committed one as it was, to the bit, and no previous one if it had
+// got as far as a pass.
+//
+// The rows are in host memory or, if they may, in the pool of a device; only
+// the batcher moves them. At most one request at a time uses a state, which is
+// the caller's business; the rest is thread-safe.
+class CarriedState {
+ public:
+  enum class Kind {
+    kHostOnly,  // short-lived: it isn't worth a place on a device
+    kPooled,    // goes to a device's pool while there is room
+  };
+  using Values = std::vector<float>;  // [carry_size]
+
+  // Committed are zeros: where a sequence begins.
+  static std::shared_ptr<CarriedState> Create(int64_t carry_size, Kind kind);
+  // Committed are these.
+  static std::shared_ptr<CarriedState> Create(Values values, Kind kind);
+
+  CarriedState(const CarriedState&) = delete;
+  CarriedState& operator=(const CarriedState&) = delete;
+
+  int64_t carry_size() const { return carry_size_; }
+  Kind kind() const { return kind_; }
+
+  // The committed values, now or, if they are on a device, later on its thread.
+  // With a request under way those from before it.
+  void Read(std::function<void(absl::StatusOr<Values>)> done) const;
+  // Whether there is a previous carry.
+  bool can_replay() const;
+  // Where the rows are: a device's rank; absent: in host memory.
+  std::optional<int> device() const;
+
+  // --- The batcher's side: for the thread that runs the request ---
+
+  // Row 0 or 1.
+  int committed() const;
+  int other() const { return 1 - committed(); }
+  const float* row(int index) const;
+  // For writing, of the other row, which is no previous one any more.
+  float* BeginWrite();
+  void Commit();
+
+ private:
+  CarriedState(int64_t carry_size, Kind kind);
+
+  const int64_t carry_size_;
+  const Kind kind_;
+  mutable absl::Mutex mutex_;
+  Values rows_[2] ABSL_GUARDED_BY(mutex_);
+  int committed_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool has_previous_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace recurve
+
+#endif  // RECURVE_ENGINE_SERVE_CARRIED_STATE_H_
