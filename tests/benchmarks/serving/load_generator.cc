@@ -1,20 +1,24 @@
 // Loads a server with predictions of a token model and prints what came of it
 // as a line of JSON: load_generator --help.
 #include <cstdio>
-#include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "grpcpp/support/slice.h"
+#include "proto/inference/inference.pb.h"
 #include "proto/recurve/v1/compute.pb.h"
 #include "tests/benchmarks/serving/load.h"
 #include "tests/benchmarks/serving/mix.h"
 
 ABSL_FLAG(std::string, server, "127.0.0.1:50051", "HOST:PORT");
-ABSL_FLAG(std::string, model, "models/benchmark", "as PredictRequest's");
+ABSL_FLAG(std::string, model, "benchmark", "its id");
+ABSL_FLAG(std::string, protocol, "recurve",
+          "recurve or, with one input `tokens` INT32 [1, T], kserve");
 ABSL_FLAG(int, min_length, 64, "of a sequence");
 ABSL_FLAG(int, max_length, 64, "lengths are log-uniform between both");
 ABSL_FLAG(int, vocabulary_size, 256, "tokens are below");
@@ -36,15 +40,31 @@ grpc::ByteBuffer Encode(const google::protobuf::Message& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-LoadRequest ToRequest(const std::vector<int32_t>& tokens) {
+constexpr char kPredict[] = "/recurve.v1.Inference/Predict";
+constexpr char kModelInfer[] = "/inference.GRPCInferenceService/ModelInfer";
+
+grpc::ByteBuffer PredictRequest(const std::vector<int32_t>& tokens) {
   v1::PredictRequest request;
-  request.set_model(absl::GetFlag(FLAGS_model));
+  request.set_model(absl::StrCat("models/", absl::GetFlag(FLAGS_model)));
   auto& batch = *request.mutable_batch();
   batch.add_cu_seqlens(0);
   batch.add_cu_seqlens(static_cast<int64_t>(tokens.size()));
   batch.mutable_tokens()->Add(tokens.begin(), tokens.end());
   request.set_want_logits(true);
-  return {Encode(request), static_cast<int64_t>(tokens.size())};
+  return Encode(request);
+}
+
+grpc::ByteBuffer ModelInferRequest(const std::vector<int32_t>& tokens) {
+  inference::ModelInferRequest request;
+  request.set_model_name(absl::GetFlag(FLAGS_model));
+  auto& input = *request.add_inputs();
+  input.set_name("tokens");
+  input.set_datatype("INT32");
+  input.add_shape(1);
+  input.add_shape(static_cast<int64_t>(tokens.size()));
+  request.add_raw_input_contents(tokens.data(),
+                                 sizeof(int32_t) * tokens.size());
+  return Encode(request);
 }
 
 LoadOptions OptionsOfFlags() {
@@ -55,9 +75,12 @@ LoadOptions OptionsOfFlags() {
   mix.vocabulary_size = absl::GetFlag(FLAGS_vocabulary_size);
   LoadOptions options;
   options.server = absl::GetFlag(FLAGS_server);
-  options.method = "/recurve.v1.Inference/Predict";
+  const bool kserve = absl::GetFlag(FLAGS_protocol) == "kserve";
+  options.method = kserve ? kModelInfer : kPredict;
   for (const std::vector<int32_t>& tokens : MakeMix(mix)) {
-    options.requests.push_back(ToRequest(tokens));
+    options.requests.push_back(
+        {kserve ? ModelInferRequest(tokens) : PredictRequest(tokens),
+         static_cast<int64_t>(tokens.size())});
   }
   options.clients = absl::GetFlag(FLAGS_clients);
   options.rate = absl::GetFlag(FLAGS_rate);
