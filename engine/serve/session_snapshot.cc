@@ -4,22 +4,15 @@
 #include <type_traits>
 #include <variant>
 
-#include "absl/base/config.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/sha256.h"
+#include "engine/serve/sealed_bytes.h"
 #include "kernels/status.h"
 
 namespace recurve {
 namespace {
 
-#ifndef ABSL_IS_LITTLE_ENDIAN
-#error "the numbers of a snapshot are little-endian, and so must this host be"
-#endif
-
 constexpr absl::string_view kMagic = "rcv-sess";
 constexpr uint32_t kFormat = 1;
-constexpr size_t kHashBytes = 32;
 constexpr size_t kMaxNameBytes = 4096;
 
 // Of fixed size, after the magic.
@@ -31,21 +24,10 @@ struct Header {
 };
 static_assert(sizeof(Header) == 24 && std::is_trivially_copyable_v<Header>);
 
-constexpr size_t kFixedBytes =
-    sizeof("rcv-sess") - 1 + sizeof(Header) + 2 * kHashBytes;
-
-std::string Hash(absl::string_view bytes) {
-  return absl::HexStringToBytes(Sha256Hex(bytes));
-}
+constexpr size_t kFixedBytes = kMagic.size() + sizeof(Header) + 2 * kSealBytes;
 
 absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("the session's snapshot ", what));
-}
-
-absl::string_view TakeBytes(absl::string_view& bytes, size_t count) {
-  const absl::string_view taken = bytes.substr(0, count);
-  bytes.remove_prefix(count);
-  return taken;
 }
 
 // Whether what follows the shape is as long as the header says.
@@ -58,18 +40,16 @@ bool IsWhole(const Header& header, size_t rest) {
          header.carry_floats == carry_bytes / sizeof(float);
 }
 
-// `bytes` are those that the checksum is of.
-absl::StatusOr<SessionSnapshot> ParseChecked(absl::string_view bytes) {
+absl::StatusOr<SessionSnapshot> ParseInside(absl::string_view bytes) {
   TakeBytes(bytes, kMagic.size());
-  Header header;
-  std::memcpy(&header, TakeBytes(bytes, sizeof(header)).data(), sizeof(header));
+  const auto header = Take<Header>(bytes);
   if (header.format != kFormat) {
     return absl::FailedPreconditionError(
         absl::StrCat("the session's snapshot has format ", header.format,
                      ", this server reads format ", kFormat));
   }
   SessionSnapshot snapshot;
-  snapshot.shape = std::string(TakeBytes(bytes, kHashBytes));
+  snapshot.shape = std::string(TakeBytes(bytes, kSealBytes));
   if (!IsWhole(header, bytes.size())) {
     return Damaged("is not as long as it says");
   }
@@ -105,7 +85,7 @@ std::string ShapeSignature(const Model& model) {
   absl::StrAppend(&text, "pooling ",
                   static_cast<int>(model.config().output().pooling()), "\n",
                   "state ", model.state_size(), ", carry ", model.state_size());
-  return Hash(text);
+  return RawSha256(text);
 }
 
 std::string SerializeSnapshot(const SessionSnapshot& snapshot) {
@@ -113,13 +93,10 @@ std::string SerializeSnapshot(const SessionSnapshot& snapshot) {
   header.name_bytes = static_cast<uint32_t>(snapshot.model_version.size());
   header.position = snapshot.position;
   header.carry_floats = snapshot.carry.size();
-  std::string bytes = absl::StrCat(
-      kMagic,
-      absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header)),
-      snapshot.shape, snapshot.model_version,
+  return Seal(absl::StrCat(
+      kMagic, BytesOf(header), snapshot.shape, snapshot.model_version,
       absl::string_view(reinterpret_cast<const char*>(snapshot.carry.data()),
-                        sizeof(float) * snapshot.carry.size()));
-  return bytes + Hash(bytes);
+                        sizeof(float) * snapshot.carry.size())));
 }
 
 absl::StatusOr<SessionSnapshot> ParseSnapshot(absl::string_view bytes) {
@@ -127,10 +104,9 @@ absl::StatusOr<SessionSnapshot> ParseSnapshot(absl::string_view bytes) {
     return Damaged("does not begin as one");
   }
   if (bytes.size() < kFixedBytes) return Damaged("ends early");
-  const absl::string_view checksum = bytes.substr(bytes.size() - kHashBytes);
-  bytes.remove_suffix(kHashBytes);
-  if (Hash(bytes) != checksum) return Damaged("differs from its checksum");
-  return ParseChecked(bytes);
+  const auto inside = Unseal(bytes);
+  if (!inside) return Damaged("differs from its checksum");
+  return ParseInside(*inside);
 }
 
 absl::Status CheckShape(absl::string_view shape, const ModelVersion& version) {

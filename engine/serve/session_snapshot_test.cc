@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/sha256.h"
 #include "engine/model/test_models.h"
+#include "engine/serve/sealed_bytes.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
@@ -39,8 +38,8 @@ SessionSnapshot Snapshot(const Model& model) {
 
 // With the checksum of what stands before it.
 std::string Sealed(std::string bytes) {
-  bytes.resize(bytes.size() - 32);
-  return bytes + absl::HexStringToBytes(Sha256Hex(bytes));
+  bytes.resize(bytes.size() - kSealBytes);
+  return Seal(bytes);
 }
 
 TEST(SessionSnapshot, ComesBackBitForBit) {

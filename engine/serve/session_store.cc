@@ -1,7 +1,6 @@
 #include "engine/serve/session_store.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -159,7 +158,13 @@ void SessionStore::Release(SessionLease& lease) {
 SessionStore::SessionStore(Options options)
     : options_(std::move(options)), table_(options_.limits) {}
 
-SessionStore::~SessionStore() { assert(lines_.empty()); }
+SessionStore::~SessionStore() {
+  absl::MutexLock lock(&mutex_);
+  const auto unused = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return lines_.empty();
+  };
+  mutex_.Await(absl::Condition(&unused));
+}
 
 void SessionStore::CountWaiter(const Waiter& waiter, int sign) {
   waiting_ += sign;

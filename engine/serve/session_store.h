@@ -137,7 +137,7 @@ class SessionStore {
   using Ready = std::function<void(absl::StatusOr<Lease>)>;
 
   explicit SessionStore(Options options);
-  // REQUIRES: no lease is out and nobody waits for one.
+  // Waits for the end of every lease.
   ~SessionStore();
 
   // Calls `ready` once: with a lease when it is the request's turn, or with

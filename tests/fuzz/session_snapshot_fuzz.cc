@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
-#include "engine/base/sha256.h"
+#include "engine/serve/sealed_bytes.h"
 #include "engine/serve/session_snapshot.h"
 #include "tests/fuzz/check.h"
 
@@ -30,7 +29,6 @@ void Check(absl::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
   recurve::Check(bytes);
-  const std::string hash = recurve::Sha256Hex(bytes);
-  recurve::Check(std::string(bytes) + absl::HexStringToBytes(hash));
+  recurve::Check(recurve::Seal(std::string(bytes)));
   return 0;
 }
