@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "kernels/status.h"
 
 namespace recurve::faults {
 namespace {
@@ -85,15 +86,27 @@ std::unique_ptr<ServerProcess> ServerProcess::Start(
       new ServerProcess(Spawn(std::move(arguments), log), log));
 }
 
-absl::StatusOr<std::unique_ptr<Client>> ServerProcess::Connect() {
+absl::StatusOr<std::string> ServerProcess::Address() {
   const absl::Time deadline = absl::Now() + kPatience;
   while (absl::Now() < deadline) {
-    const std::string address = AddressIn(Log());
-    if (!address.empty()) return Client::Connect(address);
+    std::string address = AddressIn(Log());
+    if (!address.empty()) return address;
     if (!running()) return absl::UnavailableError("it ended: " + Log());
     absl::SleepFor(absl::Milliseconds(2));
   }
   return absl::DeadlineExceededError("it does not listen: " + Log());
+}
+
+absl::StatusOr<std::unique_ptr<Client>> ServerProcess::Connect() {
+  ASSIGN_OR_RETURN(const std::string address, Address());
+  return Client::Connect(address);
+}
+
+int64_t ServerProcess::ResidentBytes() const {
+  std::ifstream file(absl::StrCat("/proc/", pid_, "/statm"));
+  int64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
 }
 
 bool ServerProcess::running() {

@@ -38,9 +38,14 @@ class ServerProcess {
       const std::vector<std::string>& program = {"server/recurve_server"});
   ~ServerProcess() { Kill(); }
 
-  // A client of it, once it listens. Unavailable if it ended instead, with what
-  // it printed; DeadlineExceeded after kPatience.
+  // HOST:PORT, once it listens. Unavailable if it ended instead, with what it
+  // printed; DeadlineExceeded after kPatience.
+  absl::StatusOr<std::string> Address();
+  // A client of it; errors as Address's.
   absl::StatusOr<std::unique_ptr<Client>> Connect();
+
+  // Of its memory that is in RAM now.
+  int64_t ResidentBytes() const;
 
   bool running();
   // Whether it ends within kPatience: a client knows of the end of a process

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/faults/draw.h"
 #include "tests/faults/server_process.h"
 #include "tests/faults/workload.h"
 
@@ -38,18 +38,6 @@ constexpr int kVocabulary = 16;
 constexpr double kSpread = 0.05;
 constexpr int kSecondsToPeak = 60;
 constexpr int kMoreTimes = 4;  // as long again, on a slow machine
-
-// Numbers drawn by one thread.
-class Draw {
- public:
-  explicit Draw(uint64_t seed) : random_(seed) {}
-  int64_t Between(int64_t low, int64_t high) {
-    return low + static_cast<int64_t>(random_() % (high - low + 1));
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 // Bidirectional models cannot be cut in time: what is too long is refused.
 v1::ModelConfig Config(int64_t hidden_size, bool bidirectional) {
