@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kernels/mask_stream.h"
+#include "kernels/shape_check.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -47,6 +48,21 @@ absl::Status CheckArgmax(absl::string_view operation,
   return absl::OkStatus();
 }
 
+absl::Status CheckPoolCarry(const PoolArgs<float>& args) {
+  const PoolCarry& carry = args.carry;
+  const int64_t b = args.y.rows, c = args.y.cols;
+  ShapeCheck check("PoolForward");
+  check.That(args.kind != PoolKind::kLast, "kind kMean or kMax with a carry")
+      .That(!args.argmax, "a carry without argmax")
+      .Required("carry.rows", carry.rows, b, 1);
+  if (args.kind == PoolKind::kMean) {
+    check.Required("carry.sums", carry.sums, b, c);
+  } else {
+    check.Required("carry.maxima", carry.maxima, b, c);
+  }
+  return check.status();
+}
+
 absl::Status Missing(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("Update: no ", what));
 }
@@ -65,6 +81,7 @@ absl::Status CheckEmbeddingBackward(const EmbeddingBackwardArgs<float>& args) {
 
 absl::Status CheckPoolForward(const PoolArgs<float>& args) {
   RETURN_IF_ERROR(CheckPool("PoolForward", args.layout, args.x, args.y));
+  if (args.carry) return CheckPoolCarry(args);
   if (args.kind != PoolKind::kMax || !args.argmax) return absl::OkStatus();
   return CheckArgmax("PoolForward", args, args.y.cols);
 }
@@ -73,6 +90,17 @@ absl::Status CheckPoolBackward(const PoolArgs<float>& args) {
   RETURN_IF_ERROR(CheckPool("PoolBackward", args.layout, args.dx, args.dy));
   if (args.kind != PoolKind::kMax) return absl::OkStatus();
   return CheckArgmax("PoolBackward", args, args.dy.cols);
+}
+
+absl::Status CheckCopyRows(const CopyRowsArgs& args) {
+  ShapeCheck check("CopyRows");
+  check.That(args.count >= 0, "count >= 0");
+  if (args.count == 0) return check.status();
+  check.Required("from_rows", args.from_rows)
+      .Required("to_rows", args.to_rows)
+      .Required("from", args.from, args.from.rows, args.to.cols)
+      .Required("to", args.to, args.to.rows, args.from.cols);
+  return check.status();
 }
 
 absl::Status CheckCrossEntropy(const CrossEntropyArgs<float>& args) {

@@ -21,6 +21,8 @@ absl::Status CheckEmbeddingBackward(const EmbeddingBackwardArgs<float>& args);
 absl::Status CheckPoolForward(const PoolArgs<float>& args);
 absl::Status CheckPoolBackward(const PoolArgs<float>& args);
 
+absl::Status CheckCopyRows(const CopyRowsArgs& args);
+
 // No rows: nothing is missing.
 absl::Status CheckCrossEntropy(const CrossEntropyArgs<float>& args);
 absl::Status CheckSquaredError(const SquaredErrorArgs<float>& args);

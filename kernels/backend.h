@@ -82,6 +82,7 @@ class Backend {
       const EmbeddingBackwardArgs<float>& args) = 0;
   virtual absl::Status PoolForward(const PoolArgs<float>& args) = 0;
   virtual absl::Status PoolBackward(const PoolArgs<float>& args) = 0;
+  virtual absl::Status CopyRows(const CopyRowsArgs& args) = 0;
   virtual absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) = 0;
   virtual absl::Status SquaredError(const SquaredErrorArgs<float>& args) = 0;
   // Softmax of each row, in place.

@@ -205,16 +205,40 @@ struct EmbeddingBackwardArgs {
 
 enum class PoolKind { kLast, kMean, kMax };
 
-// One row a sequence. A zero-length sequence gives zeros.
+// What pooling keeps of a sequence that comes in parts, from part to part:
+// zeros before the first. Changed in place by forward.
+struct PoolCarry {
+  Matrix<int64_t> rows;  // [B, 1]: how many so far
+  Matrix<double> sums;   // [B, C]; kMean only
+  Matrix<float> maxima;  // [B, C]; kMax only
+
+  constexpr explicit operator bool() const { return static_cast<bool>(rows); }
+};
+
+// One row a sequence. A sequence that had no rows gives zeros.
 template <typename S>
 struct PoolArgs {
   PoolKind kind = PoolKind::kLast;
   SequenceLayout layout;
+  // kMean and kMax, forward alone and without argmax: y is of all rows so far,
+  // to the bit what they give in one part. Absent = the sequences are whole.
+  PoolCarry carry;
   Matrix<const S> x;       // forward [N, C]
   Matrix<S> y;             // forward [B, C]
   Matrix<int32_t> argmax;  // saved [B, C], row in the batch; kMax only
   Matrix<const S> dy;      // backward [B, C]
   Matrix<S> dx;            // backward [N, C], overwritten
+};
+
+// Rows of one matrix into another's: to[to_rows[i]] = from[from_rows[i]] for i
+// in [0, count), bit for bit, whatever the words stand for. No row is written
+// twice, nor both read and written.
+struct CopyRowsArgs {
+  Matrix<const float> from;            // [S, C]
+  const int32_t* from_rows = nullptr;  // [count], each in [0, S)
+  Matrix<float> to;                    // [B, C]
+  const int32_t* to_rows = nullptr;    // [count], each in [0, B)
+  int64_t count = 0;
 };
 
 // Sum over rows of weight * -log softmax(logits)[target]; rows whose target

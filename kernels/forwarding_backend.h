@@ -96,6 +96,10 @@ class ForwardingBackend : public Backend {
     RETURN_IF_ERROR(Before("PoolBackward"));
     return to_->PoolBackward(args);
   }
+  absl::Status CopyRows(const CopyRowsArgs& args) override {
+    RETURN_IF_ERROR(Before("CopyRows"));
+    return to_->CopyRows(args);
+  }
   absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) override {
     RETURN_IF_ERROR(Before("CrossEntropy"));
     return to_->CrossEntropy(args);

@@ -29,15 +29,21 @@ std::vector<int64_t> RowWidths(const Model& model) {
   return widths;
 }
 
-PoolKind KindOf(v1::Output::Pooling pooling) {
-  switch (pooling) {
-    case v1::Output::POOLING_MEAN:
-      return PoolKind::kMean;
-    case v1::Output::POOLING_MAX:
-      return PoolKind::kMax;
-    default:
-      return PoolKind::kLast;
+// What Model::pool_carry_offset describes, in the rows of `carries`.
+PoolCarry PoolCarryIn(const Model& model, Matrix<float> carries) {
+  PoolCarry carry;
+  if (model.pool_carry_offset() < 0) return carry;
+  float* const words = carries.data + model.pool_carry_offset();
+  const int64_t rows = carries.rows, channels = model.hidden_channels();
+  const int64_t pairs = carries.stride / 2;
+  carry.rows = {reinterpret_cast<int64_t*>(words), rows, 1, pairs};
+  float* const values = words + 2;
+  if (model.pool_kind() == PoolKind::kMean) {
+    carry.sums = {reinterpret_cast<double*>(values), rows, channels, pairs};
+  } else {
+    carry.maxima = {values, rows, channels, carries.stride};
   }
+  return carry;
 }
 
 // Two places for arrays each of which is made from the one before: they lie in
@@ -120,9 +126,12 @@ class Layouter {
     a_.cu_seqlens = cursor_.Take<int64_t>(b_ + 1);
     if (mode_ == Mode::kTraining) a_.positions = cursor_.Take<int64_t>(b_);
     if (model_.takes_tokens()) a_.tokens = cursor_.Take<int32_t>(n_);
-    a_.state_in = cursor_.Take<float>(b_, model_.state_size());
-    a_.state_out =
-        keeps() ? cursor_.Take<float>(b_, model_.state_size()) : a_.state_in;
+    if (keeps()) {
+      a_.state_in = cursor_.Take<float>(b_, model_.state_size());
+      a_.state_out = cursor_.Take<float>(b_, model_.state_size());
+    } else {
+      a_.state_in = a_.state_out = cursor_.Take<float>(b_, model_.carry_size());
+    }
   }
 
   void Layers() {
@@ -258,20 +267,23 @@ class Layouter {
   void Outputs() {
     const int64_t channels = model_.hidden_channels();
     const v1::Output& output = model_.config().output();
-    if (model_.pools()) Pool(output.pooling());
+    if (model_.pools()) Pool();
     a_.output_mask = Mask(output.dropout(), a_.output_rows, channels);
     a_.output = output.has_linear()
                     ? cursor_.Take<float>(a_.output_rows, model_.output_size())
                     : a_.features();
   }
 
-  void Pool(v1::Output::Pooling pooling) {
+  void Pool() {
     const int64_t channels = model_.hidden_channels();
     a_.pooled = cursor_.Take<float>(b_, channels);
-    a_.pool.kind = KindOf(pooling);
+    a_.pool.kind = model_.pool_kind();
     a_.pool.layout = a_.layout();
-    if (a_.pool.kind != PoolKind::kMax) return;
-    a_.pool.argmax = cursor_.Take<int32_t>(b_, channels);
+    if (!keeps()) {
+      a_.pool.carry = PoolCarryIn(model_, a_.state_out);
+    } else if (a_.pool.kind == PoolKind::kMax) {
+      a_.pool.argmax = cursor_.Take<int32_t>(b_, channels);
+    }
   }
 
   void Loss(ArenaCursor& cursor) {

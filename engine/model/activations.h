@@ -48,7 +48,7 @@ struct Activations {
   int64_t* cu_seqlens = nullptr;  // [B + 1]
   int64_t* positions = nullptr;   // [B]; training
   int32_t* tokens = nullptr;      // [N]; token models
-  Matrix<float> state_in;         // [B, state_size]
+  Matrix<float> state_in;         // [B, state_size]; carry_size at inference
   Matrix<float> state_out;        // the same memory at inference
 
   Matrix<float> input;       // [N, I] embedded or given rows

@@ -92,6 +92,7 @@ absl::StatusOr<ForwardResult> Executor::Impl::Forward(const ForwardArgs& args) {
   } else {
     RETURN_IF_ERROR(UploadState(args.state, a_.state_in));
   }
+  if (args.place_state) RETURN_IF_ERROR(args.place_state(a_.state_in));
   if (args.mode == Mode::kTraining) RETURN_IF_ERROR(FillMasks(args));
   RETURN_IF_ERROR(replays_.Run(PassKey(Pass::kForward),
                                [&] { return RunForward(Context()); }));

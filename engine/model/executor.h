@@ -4,6 +4,7 @@
 #define RECURVE_ENGINE_MODEL_EXECUTOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -40,8 +41,12 @@ struct LayerMasks {
 
 struct ForwardArgs {
   const SequenceBatch* batch = nullptr;  // checked by Model::CheckBatch
-  absl::Span<const float> state;         // host [B, state_size]; empty = zeros
+  // Host [B, carry_size] at inference, else [B, state_size]; empty = zeros.
+  absl::Span<const float> state;
   Mode mode = Mode::kInference;
+  // Is called, if given, before the layers with the state in device memory,
+  // where it may put other rows in the place of those of `state`.
+  std::function<absl::Status(Matrix<float> state)> place_state;
   // Backward will be given a dstate, or asked for dstate_in or dfeatures.
   bool input_gradients = false;
   RandomContext random;
@@ -52,7 +57,7 @@ struct ForwardArgs {
 struct ForwardResult {
   Matrix<float> output;  // [R, O]; logits of the linear output if there is one
   Matrix<float> hidden;  // [N, C] rows of the last layer
-  Matrix<float> state;   // [B, state_size] after the batch
+  Matrix<float> state;   // after the batch; of ForwardArgs::state's size
 };
 
 struct LossResult {

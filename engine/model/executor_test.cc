@@ -91,6 +91,36 @@ TEST(Executor, ChunksWithStateEqualTheWholeBitForBit) {
   }
 }
 
+TEST(Executor, RowsOfTheStateMayComeFromTheDevice) {
+  for (const char* config : {kSru, kQrnn}) {
+    TestExecutor e(config);
+    const int64_t size = e.model().carry_size();
+    const SequenceBatch batch = RandomBatch(e.model(), {3, 4}, 1);
+    std::vector<float> state(2 * size);
+    for (size_t i = 0; i < state.size(); ++i) state[i] = std::sin(i);
+    ForwardArgs args = Args(batch);
+    args.state = state;
+    const std::vector<float> expected = e.Output(args);
+
+    // The second row is somebody else's until it is put there.
+    std::vector<float> half = state;
+    std::fill(half.begin() + size, half.end(), 7.0f);
+    args.state = half;
+    args.place_state = [&](Matrix<float> device) {
+      EXPECT_EQ(device.rows, 2);
+      EXPECT_EQ(device.cols, size);
+      return e.backend().Upload(device.row(1), state.data() + size,
+                                size * sizeof(float));
+    };
+    EXPECT_EQ(e.Output(args), expected);
+
+    args.place_state = [](Matrix<float>) {
+      return absl::UnavailableError("no row");
+    };
+    EXPECT_EQ(e.executor().Forward(args).status().message(), "no row");
+  }
+}
+
 TEST(Executor, ASequenceIsTheSameInAnyBatch) {
   for (const char* config : {kSru, kQrnn}) {
     TestExecutor e(config);

@@ -289,6 +289,20 @@ absl::Status CheckWeights(absl::Span<const float> weights, int64_t rows) {
   return absl::OkStatus();
 }
 
+int64_t Even(int64_t size) { return (size + 1) / 2 * 2; }
+
+// Rows of `from` columns, cut off at `to` or filled up with zeros.
+std::vector<float> Resized(std::vector<float> rows, size_t from, size_t to) {
+  if (from == to) return rows;
+  const size_t count = rows.size() / from;
+  std::vector<float> resized(count * to);
+  for (size_t r = 0; r < count; ++r) {
+    std::copy_n(rows.begin() + r * from, std::min(from, to),
+                resized.begin() + r * to);
+  }
+  return resized;
+}
+
 }  // namespace
 
 int64_t Layer::input_size() const {
@@ -316,7 +330,18 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Create(
   model->parameters_ = std::move(plan.parameters);
   model->layers_ = std::move(plan.layers);
   model->state_size_ = plan.state_size;
+  model->LayOutCarry();
   return model;
+}
+
+void Model::LayOutCarry() {
+  carry_size_ = state_size_;
+  if (!CutsInTime() || !pools() || pool_kind() == PoolKind::kLast) return;
+  constexpr int64_t kCountWords = 2;
+  const int64_t value_words = pool_kind() == PoolKind::kMean ? 2 : 1;
+  pool_carry_offset_ = Even(state_size_);
+  carry_size_ =
+      pool_carry_offset_ + kCountWords + Even(value_words * hidden_channels());
 }
 
 bool Model::takes_tokens() const {
@@ -342,6 +367,17 @@ bool Model::pools() const {
   return config_.output().pooling() != v1::Output::POOLING_NONE;
 }
 
+PoolKind Model::pool_kind() const {
+  switch (config_.output().pooling()) {
+    case v1::Output::POOLING_MEAN:
+      return PoolKind::kMean;
+    case v1::Output::POOLING_MAX:
+      return PoolKind::kMax;
+    default:
+      return PoolKind::kLast;
+  }
+}
+
 bool Model::bidirectional() const {
   return std::any_of(layers_.begin(), layers_.end(), [](const Layer& layer) {
     return std::visit([](const auto& c) { return c.shape.num_directions == 2; },
@@ -353,15 +389,28 @@ int32_t Model::ignore_index() const {
   return config_.loss().has_ignore_index() ? config_.loss().ignore_index() : -1;
 }
 
-void Model::BeginCall(absl::Span<float> state) const {
+void Model::BeginCall(absl::Span<float> states, int64_t num_sequences) const {
+  if (states.empty()) return;
+  const int64_t size = static_cast<int64_t>(states.size()) / num_sequences;
+  const auto clear = [&](int64_t offset, int64_t count) {
+    for (int64_t b = 0; b < num_sequences; ++b) {
+      std::fill_n(states.begin() + b * size + offset, count, 0.0f);
+    }
+  };
   for (const Layer& layer : layers_) {
     if (layer.x_previous_offset < 0) continue;
     if (std::get<QrnnLayer>(layer.cell).save_prev_x) continue;
-    for (size_t row = 0; row < state.size(); row += state_size_) {
-      const auto previous = state.begin() + row + layer.x_previous_offset;
-      std::fill(previous, previous + layer.input_size(), 0.0f);
-    }
+    clear(layer.x_previous_offset, layer.input_size());
   }
+  clear(state_size_, size - state_size_);
+}
+
+std::vector<float> Model::CarriesOf(std::vector<float> states) const {
+  return Resized(std::move(states), state_size_, carry_size_);
+}
+
+std::vector<float> Model::StatesOf(std::vector<float> carries) const {
+  return Resized(std::move(carries), carry_size_, state_size_);
 }
 
 absl::Status Model::CheckBatch(const SequenceBatch& batch,

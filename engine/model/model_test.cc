@@ -175,10 +175,55 @@ TEST(Model, QrnnLayersAndState) {
   EXPECT_EQ(model->state_size(), 64);
 
   std::vector<float> state(2 * 64, 1.0f);
-  model->BeginCall(absl::MakeSpan(state));
+  model->BeginCall(absl::MakeSpan(state), 2);
   for (int i = 0; i < 128; ++i) {
     EXPECT_EQ(state[i], i % 64 >= 58 ? 0.0f : 1.0f) << i;
   }
+}
+
+std::shared_ptr<const Model> Pooled(const std::string& pooling,
+                                    const std::string& options = "") {
+  return Make("input { features { size: 4 } } blocks { sru { hidden_size: 5 " +
+              options + " } } output { pooling: " + pooling + " }");
+}
+
+TEST(Model, TheCarryIsTheStateAndWhatIsPooled) {
+  for (const char* pooling : {"POOLING_NONE", "POOLING_LAST"}) {
+    const auto model = Pooled(pooling);
+    EXPECT_EQ(model->carry_size(), 10);
+    EXPECT_EQ(model->pool_carry_offset(), -1);
+  }
+  const auto mean = Pooled("POOLING_MEAN", "num_layers: 1");
+  EXPECT_EQ(mean->state_size(), 5);
+  EXPECT_EQ(mean->pool_carry_offset(), 6);
+  EXPECT_EQ(mean->carry_size(), 6 + 2 + 10);
+  EXPECT_EQ(Pooled("POOLING_MAX")->pool_carry_offset(), 10);
+  EXPECT_EQ(Pooled("POOLING_MAX")->carry_size(), 10 + 2 + 6);
+}
+
+TEST(Model, BidirectionalModelsAreNotCutAndCarryNothingMore) {
+  const auto model = Pooled("POOLING_MEAN", "bidirectional: true");
+  EXPECT_FALSE(model->CutsInTime());
+  EXPECT_EQ(model->carry_size(), model->state_size());
+  EXPECT_TRUE(Pooled("POOLING_MEAN")->CutsInTime());
+}
+
+TEST(Model, StatesBecomeCarriesWithNothingPooled) {
+  const auto mean = Pooled("POOLING_MEAN", "num_layers: 1");
+  const std::vector<float> states = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  std::vector<float> carries = mean->CarriesOf(states);
+  ASSERT_EQ(carries.size(), 36);
+  EXPECT_EQ(carries[4], 5);
+  EXPECT_EQ(carries[18], 6);
+  for (int i = 0; i < 36; ++i) {
+    if (i % 18 >= 5) EXPECT_EQ(carries[i], 0);
+  }
+  EXPECT_EQ(mean->StatesOf(carries), states);
+  EXPECT_EQ(mean->CarriesOf({}), std::vector<float>());
+
+  for (int i = 0; i < 36; ++i) carries[i] = 1;
+  mean->BeginCall(absl::MakeSpan(carries), 2);
+  for (int i = 0; i < 36; ++i) EXPECT_EQ(carries[i], i % 18 < 5 ? 1 : 0);
 }
 
 TEST(Model, BidirectionalQrnnKeepsNoPreviousInput) {

@@ -140,7 +140,7 @@ int64_t ServingFloor(const DeviceSpec& spec, double share) {
 
 MemoryPlan SessionsPlan(const Model& model, int64_t num_sessions) {
   MemoryPlan plan;
-  plan.sessions = num_sessions * model.state_size() * kFloatBytes;
+  plan.sessions = num_sessions * model.carry_size() * kFloatBytes;
   return plan;
 }
 

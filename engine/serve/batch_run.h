@@ -31,7 +31,7 @@ struct BatchRun {
   ModelHandle version;
   SequenceBatch batch;  // passes Model::CheckBatch without empty sequences
   // [B, state_size] before the batch as the call before left it (BeginCall is
-  // applied here); empty = zeros.
+  // applied here); empty = zeros. A new call pools anew.
   std::vector<float> state;
   int64_t call_rows = 0;  // as CutOptions; 0 for models that are not cut
   bool want_output = true;
@@ -47,8 +47,8 @@ struct BatchRun {
   // waits for none; by one run at a time, which it outlives. Null: any devices.
   const HeldMemory* memory = nullptr;
   // Once, on a device's thread (or in Start if nothing could be started): the
-  // states after the batch if wanted. The first error wins; no chunk runs any
-  // more.
+  // states [B, state_size] after the batch if wanted. The first error wins; no
+  // chunk runs any more.
   std::function<void(absl::StatusOr<std::vector<float>> state)> done;
 };
 

@@ -30,7 +30,7 @@ class BatchRunner::Part final : public DeviceWork {
     absl::Status status = progress_->Check();
     if (status.ok()) {
       const Chunk& chunk = progress_->ChunkAt(place_);
-      status = RunChunk(progress_->run, chunk, progress_->StateOf(chunk),
+      status = RunChunk(progress_->run, chunk, progress_->CarriesOf(chunk),
                         executor, backend);
       if (status.ok()) device().AddRows(chunk.num_rows);
     }
@@ -113,7 +113,7 @@ void BatchRunner::Finish(RunProgress& progress) {
   if (const absl::Status status = progress.status(); !status.ok()) {
     run.done(status);
   } else {
-    run.done(run.want_state ? std::move(run.state) : std::vector<float>());
+    run.done(run.want_state ? progress.TakeStates() : std::vector<float>());
   }
   absl::MutexLock lock(&mutex_);
   --running_;

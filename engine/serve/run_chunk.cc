@@ -57,18 +57,18 @@ absl::StatusOr<Matrix<const float>> OnHost(Backend& backend,
 }  // namespace
 
 absl::Status RunChunk(const BatchRun& run, const Chunk& chunk,
-                      absl::Span<float> state, Executor& executor,
+                      absl::Span<float> carries, Executor& executor,
                       Backend& backend) {
   const Model& model = *run.version->model;
   const SequenceBatch slice = Slice(run.batch, chunk, model.feature_size());
-  if (chunk.begins_call && !state.empty()) model.BeginCall(state);
+  if (chunk.begins_call) model.BeginCall(carries, chunk.num_sequences);
 
   ForwardArgs args;
   args.batch = &slice;
-  args.state = state;
+  args.state = carries;
   ASSIGN_OR_RETURN(const ForwardResult result, executor.Forward(args));
-  if (!state.empty()) {
-    RETURN_IF_ERROR(Download(backend, result.state, state.data()));
+  if (!carries.empty()) {
+    RETURN_IF_ERROR(Download(backend, result.state, carries.data()));
   }
 
   std::vector<float> output, hidden;

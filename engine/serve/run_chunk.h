@@ -12,10 +12,10 @@
 namespace recurve {
 
 // On the device's thread: runs the chunk's rows forward and gives run.consume
-// what it wants of them. `state` is the chunk's part of the run's, before and
-// after; empty = zeros that nobody asks for.
+// what it wants of them. `carries` [chunk.num_sequences, carry_size] are before
+// and after; empty = zeros that nobody asks for.
 absl::Status RunChunk(const BatchRun& run, const Chunk& chunk,
-                      absl::Span<float> state, Executor& executor,
+                      absl::Span<float> carries, Executor& executor,
                       Backend& backend);
 
 }  // namespace recurve

@@ -9,14 +9,6 @@
 namespace recurve {
 namespace {
 
-// Whether a sequence of the model may be cut in time.
-bool CutsInTime(const Model& model) {
-  if (model.bidirectional()) return false;
-  const auto pooling = model.config().output().pooling();
-  return pooling == v1::Output::POOLING_NONE ||
-         pooling == v1::Output::POOLING_LAST;
-}
-
 struct Sequence {
   int64_t index = 0;
   int64_t rows = 0;
@@ -111,7 +103,7 @@ MemoryPlan PassMemory(const Model& model, absl::Span<const int64_t> cu_seqlens,
                       int64_t max_rows) {
   const MemoryPlan memory = InferencePlan(model, {max_rows, max_rows});
   const int64_t longest = Longest(cu_seqlens).rows;
-  if (CutsInTime(model) || longest <= max_rows) return memory;
+  if (model.CutsInTime() || longest <= max_rows) return memory;
   const MemoryPlan uncut = InferencePlan(model, {longest, 1});
   return uncut.total() > memory.total() ? uncut : memory;
 }
@@ -132,7 +124,7 @@ absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
                                 int64_t call_rows, const HeldMemory* held) {
   const Room room(devices, limits, owner, held);
   CutOptions options;
-  options.in_time = CutsInTime(model);
+  options.in_time = model.CutsInTime();
   options.call_rows = call_rows;
   options.max_rows = MostRows(limits.max_batch_rows, [&](int64_t rows) {
     return room.IsKeptSomewhere(PassMemory(model, cu_seqlens, rows));

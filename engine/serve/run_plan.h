@@ -22,7 +22,7 @@ struct RunLimits {
   // trained; longer sequences are cut in time if the model allows it.
   int64_t max_batch_rows = 1024;
   // Activations of one pass on a device. Only what is not cut in time
-  // (bidirectional models, mean and max pooling) comes near it.
+  // (bidirectional models) comes near it.
   int64_t max_arena_bytes = int64_t{4} << 30;
 };
 

@@ -16,17 +16,22 @@ RunProgress::RunProgress(BatchRun given, RunPlan made, int parts,
   const bool carries =
       std::any_of(plan.chains.begin(), plan.chains.end(),
                   [](const Chain& chain) { return chain.size() > 1; });
-  if (run.state.empty() && (carries || run.want_state)) {
-    run.state.resize(run.batch.num_sequences() *
-                     run.version->model->state_size());
+  const Model& model = *run.version->model;
+  carries_ = model.CarriesOf(std::move(run.state));
+  if (carries_.empty() && (carries || run.want_state)) {
+    carries_.resize(run.batch.num_sequences() * model.carry_size());
   }
 }
 
-absl::Span<float> RunProgress::StateOf(const Chunk& chunk) {
-  if (run.state.empty()) return {};
-  const int64_t size = run.version->model->state_size();
-  return absl::MakeSpan(run.state).subspan(chunk.first_sequence * size,
-                                           chunk.num_sequences * size);
+absl::Span<float> RunProgress::CarriesOf(const Chunk& chunk) {
+  if (carries_.empty()) return {};
+  const int64_t size = run.version->model->carry_size();
+  return absl::MakeSpan(carries_).subspan(chunk.first_sequence * size,
+                                          chunk.num_sequences * size);
+}
+
+std::vector<float> RunProgress::TakeStates() {
+  return run.version->model->StatesOf(std::move(carries_));
 }
 
 absl::Status RunProgress::status() {

@@ -18,7 +18,7 @@ namespace recurve {
 
 // Parts, at most one a device, share the work: each waits for memory, takes
 // chain after chain, and ends. Thread-safe. Chunks of different chains touch
-// disjoint rows of the state.
+// disjoint rows of the carries.
 class RunProgress {
  public:
   struct Place {  // in the run's chains
@@ -33,8 +33,10 @@ class RunProgress {
   const Chunk& ChunkAt(Place place) const {
     return plan.chains[place.chain][place.chunk];
   }
-  // The chunk's part of the state, absent if all is zeros and stays unused.
-  absl::Span<float> StateOf(const Chunk& chunk);
+  // The chunk's part of the carries, absent if all is zeros and stays unused.
+  absl::Span<float> CarriesOf(const Chunk& chunk);
+  // [B, state_size] as they are now, if anything is carried. Once, at the end.
+  std::vector<float> TakeStates();
 
   // The first error so far; in Check the caller's wish to stop is one.
   absl::Status status();
@@ -61,6 +63,8 @@ class RunProgress {
   bool HasWorkLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return status_.ok() && next_chain_ < plan.chains.size();
   }
+
+  std::vector<float> carries_;  // [B, carry_size], or empty
 
   absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

@@ -131,7 +131,7 @@ absl::StatusOr<CallStreams> StartStreams(const Model& model,
     std::copy(stream->state.begin(), stream->state.end(),
               call.states.begin() + b * model.state_size());
   }
-  model.BeginCall(absl::MakeSpan(call.states));
+  model.BeginCall(absl::MakeSpan(call.states), num_sequences);
   return call;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/copy_rows.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/gemm_tile.h"
@@ -129,6 +130,9 @@ class CpuBackend : public Backend {
   }
   absl::Status PoolBackward(const PoolArgs<float>& args) override {
     return team_.Run([&] { return cpu::PoolBackward(args); });
+  }
+  absl::Status CopyRows(const CopyRowsArgs& args) override {
+    return team_.Run([&] { return cpu::CopyRows(args); });
   }
   absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) override {
     return team_.Run([&] { return cpu::CrossEntropy(args); });

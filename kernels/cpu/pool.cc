@@ -25,32 +25,28 @@ constexpr int64_t kChannelBlock = 64;
 }  // namespace recurve::cpu
 #endif  // RECURVE_KERNELS_CPU_POOL_CC_
 
-// Each function takes the rows and at most kChannelBlock channels of one
-// sequence that is not empty. The loops are plain C++, vectorised for each
-// target.
+// Each function takes rows and at most kChannelBlock channels of one sequence.
+// The loops are plain C++, vectorised for each target.
 HWY_BEFORE_NAMESPACE();
 namespace recurve::cpu {
 namespace HWY_NAMESPACE {
 
-void MeanBlock(Matrix<const float> x, float* y) {
-  double sums[kChannelBlock] = {};
+// `length` rows in all; sums are of those before x, then of x too.
+void MeanBlock(Matrix<const float> x, double length, double* sums, float* y) {
   for (int64_t t = 0; t < x.rows; ++t) {
     const float* row = x.row(t);
 #pragma omp simd
     for (int64_t c = 0; c < x.cols; ++c) sums[c] += row[c];
   }
-  const double length = static_cast<double>(x.rows);
 #pragma omp simd
   for (int64_t c = 0; c < x.cols; ++c) {
     y[c] = static_cast<float>(sums[c] / length);
   }
 }
 
-// argmax counts from the sequence's first row.
+// y has the largest so far, then with x, where argmax is the row in x.
 void MaxBlock(Matrix<const float> x, float* y, int32_t* argmax) {
-  std::copy(x.row(0), x.row(0) + x.cols, y);
-  std::fill(argmax, argmax + x.cols, 0);
-  for (int64_t t = 1; t < x.rows; ++t) {
+  for (int64_t t = 0; t < x.rows; ++t) {
     const float* row = x.row(t);
     const int32_t index = static_cast<int32_t>(t);
 #pragma omp simd
@@ -131,10 +127,28 @@ void Fill(const Matrix<T>& matrix, T value) {
   }
 }
 
+// Rows of the block's sequence that came in parts before this one.
+int64_t RowsBefore(const PoolArgs<float>& args, const Block& block) {
+  return args.carry ? *args.carry.rows.row(block.sequence) : 0;
+}
+
+void MeanForward(const PoolArgs<float>& args, const Block& block) {
+  double zeros[kChannelBlock] = {};
+  double* sums = args.carry ? Row(args.carry.sums, block) : zeros;
+  const int64_t length = RowsBefore(args, block) + block.rows;
+  HWY_DYNAMIC_DISPATCH(MeanBlock)
+  (Slice(args.x, block), static_cast<double>(length), sums, Row(args.y, block));
+}
+
 void MaxForward(const PoolArgs<float>& args, const Block& block) {
-  int32_t argmax[kChannelBlock];
-  HWY_DYNAMIC_DISPATCH(MaxBlock)
-  (Slice(args.x, block), Row(args.y, block), argmax);
+  int32_t argmax[kChannelBlock] = {};
+  const Matrix<const float> x = Slice(args.x, block);
+  float* y = Row(args.y, block);
+  const bool goes_on = RowsBefore(args, block) > 0;
+  std::copy_n(goes_on ? Row(args.carry.maxima, block) : x.row(0),
+              block.channels, y);
+  HWY_DYNAMIC_DISPATCH(MaxBlock)(x, y, argmax);
+  if (args.carry) std::copy_n(y, block.channels, Row(args.carry.maxima, block));
   if (!args.argmax) return;
   int32_t* saved = Row(args.argmax, block);
   for (int64_t c = 0; c < block.channels; ++c) {
@@ -150,18 +164,28 @@ void EmptyForward(const PoolArgs<float>& args, const Block& block) {
 }
 
 void ForwardBlock(const PoolArgs<float>& args, const Block& block) {
-  if (block.rows == 0) return EmptyForward(args, block);
-  const Matrix<const float> x = Slice(args.x, block);
+  if (RowsBefore(args, block) + block.rows == 0) {
+    return EmptyForward(args, block);
+  }
   switch (args.kind) {
     case PoolKind::kLast:
-      std::copy_n(x.row(block.rows - 1), block.channels, Row(args.y, block));
+      std::copy_n(Slice(args.x, block).row(block.rows - 1), block.channels,
+                  Row(args.y, block));
       break;
     case PoolKind::kMean:
-      HWY_DYNAMIC_DISPATCH(MeanBlock)(x, Row(args.y, block));
+      MeanForward(args, block);
       break;
     case PoolKind::kMax:
       MaxForward(args, block);
       break;
+  }
+}
+
+// After all blocks: they share their sequence's number.
+void CountRows(const PoolArgs<float>& args) {
+  for (int64_t b = 0; b < args.layout.num_sequences; ++b) {
+    *args.carry.rows.row(b) +=
+        args.layout.cu_seqlens[b + 1] - args.layout.cu_seqlens[b];
   }
 }
 
@@ -194,6 +218,7 @@ absl::Status PoolForward(const PoolArgs<float>& args) {
   RETURN_IF_ERROR(CheckPoolForward(args));
   ForEachBlock(args.layout, args.y.cols,
                [&](const Block& block) { ForwardBlock(args, block); });
+  if (args.carry) CountRows(args);
   return absl::OkStatus();
 }
 

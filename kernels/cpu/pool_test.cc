@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -173,6 +174,111 @@ TEST(PoolForward, MaxNeedsNoArgmaxAtInference) {
   ASSERT_TRUE(PoolForward(with.args).ok());
   ASSERT_TRUE(PoolForward(without.args).ok());
   EXPECT_EQ(without.y, with.y);
+}
+
+// What pooling keeps of sequences that come in parts.
+struct Carry {
+  Carry(int64_t sequences, int64_t channels)
+      : rows(sequences),
+        sums(sequences * channels),
+        maxima(sequences * channels),
+        view{{rows.data(), sequences, 1},
+             {sums.data(), sequences, channels},
+             {maxima.data(), sequences, channels}} {}
+  Carry(const Carry&) = delete;
+
+  std::vector<int64_t> rows;
+  std::vector<double> sums;
+  std::vector<float> maxima;
+  const PoolCarry view;
+};
+
+bool SameBits(const float* a, const float* b, int64_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+// Two sequences by turns, the second also in parts without rows.
+TEST(PoolForward, PartsGiveTheBitsOfTheRowsSoFar) {
+  ForEachInstructionSet([] {
+    for (const PoolKind kind : {PoolKind::kMean, PoolKind::kMax}) {
+      for (const int64_t channels : {1, 17, 200}) {
+        Batch whole(kind, {0, 40, 80}, channels, 13);
+        whole.args.argmax = {};
+        for (int64_t i = 0; i < 3; ++i) whole.x[(11 + 30 * i) * channels] = NAN;
+        Carry carry(2, channels);
+        int64_t ends[2] = {};
+        for (const int64_t rows : {0, 1, 3, 0, 20, 16}) {
+          const int64_t lengths[2] = {rows, rows / 2};
+          Batch part(kind, {0, lengths[0], lengths[0] + lengths[1]}, channels,
+                     14);
+          for (int64_t b = 0; b < 2; ++b) {
+            std::copy_n(whole.args.x.row(40 * b + ends[b]),
+                        lengths[b] * channels,
+                        part.x.begin() + part.cu_seqlens[b] * channels);
+            ends[b] += lengths[b];
+          }
+          part.args.argmax = {};
+          part.args.carry = carry.view;
+          ASSERT_TRUE(PoolForward(part.args).ok());
+          for (int64_t b = 0; b < 2; ++b) {
+            Batch so_far(kind, {0, ends[b]}, channels, 15);
+            so_far.args.x = whole.args.x.row_range(40 * b, ends[b]);
+            ASSERT_TRUE(PoolForward(so_far.args).ok());
+            ASSERT_TRUE(
+                SameBits(part.args.y.row(b), so_far.args.y.row(0), channels));
+            ASSERT_EQ(carry.rows[b], ends[b]);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(PoolForward, PartsAreTheSameForAnyThreads) {
+  for (const PoolKind kind : {PoolKind::kMean, PoolKind::kMax}) {
+    ExpectSameForAnyThreads([=] {
+      Carry carry(20, 150);
+      std::vector<float> ys;
+      for (const uint32_t seed : {16, 17}) {
+        Batch part(kind, RandomCuSeqlens(20, 60, seed), 150, seed);
+        part.args.argmax = {};
+        part.args.carry = carry.view;
+        EXPECT_TRUE(PoolForward(part.args).ok());
+        ys.insert(ys.end(), part.y.begin(), part.y.end());
+      }
+      return ys;
+    });
+  }
+}
+
+TEST(PoolForward, RefusesCarriesThatDoNotFit) {
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  const auto code_after = [](PoolKind kind, auto change) {
+    Batch batch(kind, {0, 2, 5}, 4, 12);
+    Carry carry(2, 4);
+    batch.args.argmax = {};
+    batch.args.carry = carry.view;
+    change(batch.args);
+    return PoolForward(batch.args).code();
+  };
+  const auto as_is = [](auto&) {};
+  EXPECT_EQ(code_after(PoolKind::kMean, as_is), absl::StatusCode::kOk);
+  EXPECT_EQ(code_after(PoolKind::kMax, as_is), absl::StatusCode::kOk);
+  EXPECT_EQ(code_after(PoolKind::kLast, as_is), kInvalid);
+  EXPECT_EQ(code_after(PoolKind::kMean, [](auto& a) { a.carry.sums = {}; }),
+            kInvalid);
+  EXPECT_EQ(code_after(PoolKind::kMax, [](auto& a) { a.carry.maxima = {}; }),
+            kInvalid);
+  EXPECT_EQ(code_after(PoolKind::kMean, [](auto& a) { a.carry.rows.rows = 1; }),
+            kInvalid);
+  EXPECT_EQ(code_after(PoolKind::kMean, [](auto& a) { a.carry.sums.cols = 3; }),
+            kInvalid);
+  std::vector<int32_t> argmax(8);
+  EXPECT_EQ(code_after(PoolKind::kMax,
+                       [&](auto& a) {
+                         a.argmax = {argmax.data(), 2, 4};
+                       }),
+            kInvalid);
 }
 
 TEST(PoolForward, SequencesDoNotDependOnTheirBatch) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/args_check.h"
+#include "kernels/cuda/copy_rows.h"
 #include "kernels/cuda/devices.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/embedding.h"
@@ -160,6 +161,10 @@ class CudaBackend : public Backend {
     RETURN_IF_ERROR(CheckPoolBackward(args));
     return Do("PoolBackward",
               [&] { return cuda::PoolBackward(args, stream_.get()); });
+  }
+  absl::Status CopyRows(const CopyRowsArgs& args) override {
+    RETURN_IF_ERROR(CheckCopyRows(args));
+    return Do("CopyRows", [&] { return cuda::CopyRows(args, stream_.get()); });
   }
   absl::Status CrossEntropy(const CrossEntropyArgs<float>& args) override {
     RETURN_IF_ERROR(CheckCrossEntropy(args));

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -435,6 +436,46 @@ void ComparePooling(Comparison& comparison, PoolKind kind,
       });
 }
 
+// The carry begins as zeros and is compared after each part by what it gives.
+void ComparePoolingInParts(Comparison& comparison, PoolKind kind,
+                           const std::vector<int64_t>& lengths, int64_t c) {
+  const int64_t b = static_cast<int64_t>(lengths.size()), n = Sum(lengths);
+  comparison.Compare(
+      absl::StrCat("pooling ", static_cast<int>(kind), " in parts of",
+                   Words(lengths)),
+      {}, [&](Side& side) -> absl::Status {
+        PoolArgs<float> args;
+        args.kind = kind;
+        args.layout = side.Layout(lengths);
+        args.carry.rows = {side.Upload(std::vector<int64_t>(b)), b, 1};
+        args.carry.sums = {side.Upload(std::vector<double>(b * c)), b, c};
+        args.carry.maxima = {side.Upload(std::vector<float>(b * c)), b, c};
+        for (const char* name : {"y", "y of two parts", "y of three parts"}) {
+          args.x = side.Input(n, c);
+          args.y = side.Output(name, b, c);
+          RETURN_IF_ERROR(side.backend().PoolForward(args));
+        }
+        return absl::OkStatus();
+      });
+}
+
+void CompareCopies(Comparison& comparison, int64_t from_rows, int64_t to_rows,
+                   int64_t cols) {
+  comparison.Compare(
+      absl::StrCat("copy of ", to_rows, " of ", from_rows, " rows of ", cols),
+      {}, [&](Side& side) {
+        CopyRowsArgs args;
+        args.from = side.Input(from_rows, cols);
+        args.from_rows = side.Upload(side.Draws(to_rows, from_rows));
+        args.to = side.Changed("to", to_rows + 1, cols);
+        std::vector<int32_t> places(to_rows);
+        std::iota(places.rbegin(), places.rend(), 1);
+        args.to_rows = side.Upload(places);
+        args.count = to_rows;
+        return side.backend().CopyRows(args);
+      });
+}
+
 void CompareLosses(Comparison& comparison, int64_t rows, int64_t cols) {
   for (bool want_gradient : {false, true}) {
     const std::string what = absl::StrCat(rows, " x ", cols);
@@ -557,9 +598,13 @@ void CompareOthers(Comparison& comparison) {
   }
   CompareEmbedding(comparison, 40, 7, 12);
   CompareEmbedding(comparison, 300, 1500, 33);
+  CompareCopies(comparison, 9, 5, 64);
+  CompareCopies(comparison, 3, 300, 33);
   for (const auto& lengths : Batches()) {
     for (PoolKind kind : {PoolKind::kLast, PoolKind::kMean, PoolKind::kMax}) {
       ComparePooling(comparison, kind, lengths, 40);
+      if (kind == PoolKind::kLast) continue;
+      ComparePoolingInParts(comparison, kind, lengths, 40);
     }
     for (bool variational : {false, true}) {
       CompareMasks(comparison, variational, lengths, 37);

@@ -8,7 +8,7 @@
 namespace recurve::cuda {
 namespace {
 
-// One channel of one sequence, rows [begin, end), not empty.
+// One channel of one sequence, rows [begin, end).
 template <typename S>
 struct Column {
   const S* first;  // of row `begin`
@@ -20,20 +20,23 @@ struct Column {
   }
 };
 
+// Of the rows before, `length` - (end - begin), and these.
 template <typename S>
-__device__ inline float Mean(const Column<S>& x) {
-  double sum = 0.0;
+__device__ inline float Mean(const Column<S>& x, int64_t length,
+                             double* carried) {
+  double sum = carried ? *carried : 0.0;
 #pragma unroll 4
   for (int64_t r = x.begin; r < x.end; ++r) sum += x[r];
-  return static_cast<float>(sum / static_cast<double>(x.end - x.begin));
+  if (carried) *carried = sum;
+  return static_cast<float>(sum / static_cast<double>(length));
 }
 
+// `best` is the largest of the rows before, or the first of these.
 template <typename S>
-__device__ inline float Max(const Column<S>& x, int32_t* argmax) {
-  float best = x[x.begin];
+__device__ inline float Max(const Column<S>& x, float best, int32_t* argmax) {
   int64_t row = x.begin;
 #pragma unroll 4
-  for (int64_t r = x.begin + 1; r < x.end; ++r) {
+  for (int64_t r = x.begin; r < x.end; ++r) {
     const float value = x[r];
     // The first NaN stays: nothing compares greater, nor equal, to it.
     const bool better = value > best || (value != value && best == best);
@@ -54,16 +57,37 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int64_t b = i / channels, c = i % channels;
     const int64_t begin = p.layout.cu_seqlens[b];
     const int64_t end = p.layout.cu_seqlens[b + 1];
+    const int64_t before = p.carry ? *p.carry.rows.row(b) : 0;
+    const int64_t length = before + (end - begin);
     float y = 0.0f;
     int32_t argmax = -1;
-    if (begin < end) {
+    if (length > 0) {
       const Column<S> x = {p.x.row(begin) + c, p.x.stride, begin, end};
       if (p.kind == PoolKind::kLast) y = x[end - 1];
-      if (p.kind == PoolKind::kMean) y = Mean(x);
-      if (p.kind == PoolKind::kMax) y = Max(x, &argmax);
+      if (p.kind == PoolKind::kMean) {
+        y = Mean(x, length, p.carry ? p.carry.sums.row(b) + c : nullptr);
+      }
+      if (p.kind == PoolKind::kMax) {
+        y = Max(x, before > 0 ? p.carry.maxima.row(b)[c] : x[begin], &argmax);
+        if (p.carry) p.carry.maxima.row(b)[c] = y;
+      }
     }
     p.y.row(b)[c] = FromFloat<S>(y);
     if (p.kind == PoolKind::kMax && p.argmax) p.argmax.row(b)[c] = argmax;
+  }
+}
+
+struct CountRowsParameters {
+  SequenceLayout layout;
+  Matrix<int64_t> rows;  // [B, 1]
+};
+
+// A grid of its own: all threads of a sequence read its number before.
+__global__ void __launch_bounds__(kBlockThreads)
+    CountRowsKernel(const CountRowsParameters p) {
+  const int64_t count = p.layout.num_sequences;
+  for (int64_t b = FirstElement(); b < count; b += ElementStep()) {
+    *p.rows.row(b) += p.layout.cu_seqlens[b + 1] - p.layout.cu_seqlens[b];
   }
 }
 
@@ -100,9 +124,14 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename S>
 cudaError_t PoolForward(const PoolArgs<S>& args, cudaStream_t stream) {
-  const int64_t count = args.layout.num_sequences * args.y.cols;
-  return Launch<PoolForwardKernel<S>>(GridOf(count, kBlockThreads),
-                                      kBlockThreads, stream, args);
+  const int64_t sequences = args.layout.num_sequences;
+  const cudaError_t error = Launch<PoolForwardKernel<S>>(
+      GridOf(sequences * args.y.cols, kBlockThreads), kBlockThreads, stream,
+      args);
+  if (error != cudaSuccess || !args.carry) return error;
+  return Launch<CountRowsKernel>(
+      GridOf(sequences, kBlockThreads), kBlockThreads, stream,
+      CountRowsParameters{args.layout, args.carry.rows});
 }
 
 template <typename S>

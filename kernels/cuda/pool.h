@@ -10,7 +10,7 @@ namespace recurve::cuda {
 // y[b] = the last row of sequence b, the mean of its rows (summed in double, in
 // time order), or their maximum in each channel. argmax, which may be absent,
 // is the first row that has the maximum, -1 for a zero-length sequence; a NaN
-// counts as the largest. All bits are the CPU backend's.
+// counts as the largest. All bits are the CPU backend's, of the carry too.
 template <typename S>
 cudaError_t PoolForward(const PoolArgs<S>& args, cudaStream_t stream);
 

@@ -56,6 +56,7 @@ void Check(PoolKind kind, const DeviceLayout& layout, Width width) {
   const DeviceMatrix<int32_t> argmax(sequences, width);
   PoolArgs<S> args = {.kind = kind,
                       .layout = layout.view(),
+                      .carry = {},
                       .x = device_x.constant(),
                       .y = y.view(),
                       .argmax = argmax.view(),
@@ -70,6 +71,7 @@ void Check(PoolKind kind, const DeviceLayout& layout, Width width) {
   const PoolArgs<float> cpu_args = {
       .kind = kind,
       .layout = layout.on_host(),
+      .carry = {},
       .x = {cpu_x.data(), layout.rows(), cols},
       .y = {cpu_y.data(), sequences, cols},
       .argmax = {cpu_argmax.data(), sequences, cols},
@@ -91,6 +93,74 @@ TYPED_TEST(CudaPool, IsTheCpuBackends) {
       }
     }
   }
+}
+
+struct HostCarry {
+  HostCarry(int64_t sequences, int64_t cols)
+      : rows(sequences), sums(sequences * cols), maxima(sequences * cols) {}
+  PoolCarry view(int64_t sequences, int64_t cols) {
+    return {{rows.data(), sequences, 1},
+            {sums.data(), sequences, cols},
+            {maxima.data(), sequences, cols}};
+  }
+
+  std::vector<int64_t> rows;
+  std::vector<double> sums;
+  std::vector<float> maxima;
+};
+
+// Sequences in as many parts as there are lists of lengths.
+template <typename S>
+void CheckParts(PoolKind kind, const std::vector<std::vector<int64_t>>& parts,
+                Width width) {
+  const int64_t cols = width.cols, sequences = parts[0].size();
+  HostCarry carry(sequences, cols);
+  const DeviceMatrix<int64_t> rows(sequences, {1, 5}, carry.rows);
+  const DeviceMatrix<double> sums(sequences, width, carry.sums);
+  const DeviceMatrix<float> maxima(sequences, width, carry.maxima);
+  for (const std::vector<int64_t>& lengths : parts) {
+    const DeviceLayout layout(lengths);
+    const std::vector<S> x = Rows<S>(layout.rows() * cols);
+    const DeviceMatrix<S> device_x(layout.rows(), width, x),
+        y(sequences, width);
+    PoolArgs<S> args;
+    args.kind = kind;
+    args.layout = layout.view();
+    args.carry = {rows.view(), sums.view(), maxima.view()};
+    args.x = device_x.constant();
+    args.y = y.view();
+    ASSERT_EQ(PoolForward(args, nullptr), cudaSuccess);
+    const std::vector<float> cpu_x = Floats(x);
+    std::vector<float> cpu_y(sequences * cols);
+    PoolArgs<float> cpu_args;
+    cpu_args.kind = kind;
+    cpu_args.layout = layout.on_host();
+    cpu_args.carry = carry.view(sequences, cols);
+    cpu_args.x = {cpu_x.data(), layout.rows(), cols};
+    cpu_args.y = {cpu_y.data(), sequences, cols};
+    ASSERT_TRUE(cpu::PoolForward(cpu_args).ok());
+    y.ExpectNear(ToDoubles(Stored<S>(cpu_y)), {});
+    rows.ExpectSame(carry.rows);
+    if (kind == PoolKind::kMean) sums.ExpectNear(carry.sums, {});
+    if (kind == PoolKind::kMax) maxima.ExpectNear(ToDoubles(carry.maxima), {});
+  }
+}
+
+TYPED_TEST(CudaPool, InPartsIsTheCpuBackends) {
+  for (const PoolKind kind : {PoolKind::kMean, PoolKind::kMax}) {
+    for (const Width& width : kWidths) {
+      CheckParts<TypeParam>(kind, {{0, 1, 5, 0}, {3, 1, 0, 0}, {0, 2, 7, 0}},
+                            width);
+    }
+  }
+}
+
+// More sequences than the grid has threads.
+TEST(CudaPoolParts, CountRowsInStrides) {
+  const int64_t sequences = 2048 * 256 + 3;
+  std::vector<int64_t> lengths(sequences, 0);
+  lengths.front() = lengths.back() = 2;
+  CheckParts<float>(PoolKind::kMean, {lengths}, {1, 1});
 }
 
 TEST(CudaPoolArgmax, MayBeAbsent) {

@@ -194,7 +194,7 @@ class CaseRun {
                                 Stacking::kLayers);
     }
     if (!config_.carry_hidden) ForgetHidden();
-    model_->BeginCall(absl::MakeSpan(state_));
+    model_->BeginCall(absl::MakeSpan(state_), batch_size());
     return absl::OkStatus();
   }
 
