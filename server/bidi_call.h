@@ -15,6 +15,7 @@
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/access/admission.h"
 #include "server/call.h"
 #include "server/status.h"
 
@@ -35,13 +36,16 @@ class BidiCall
       : live_(live),
         max_unanswered_(max_unanswered),
         flag_(live.Begin()),
-        control_(ControlOf(context, flag_)) {}
+        control_(ControlOf(context, flag_)),
+        admitted_(AdmissionOf(context).status) {}
 
   static grpc::ServerBidiReactor<Request, Response>* Start(
       std::shared_ptr<BidiCall> call) {
     BidiCall* const reactor = call.get();
     reactor->self_ = std::move(call);
-    const absl::Status status = reactor->live_.TakeStream();
+    const absl::Status status = reactor->admitted_.ok()
+                                    ? reactor->live_.TakeStream()
+                                    : reactor->admitted_;
     reactor->has_stream_ = status.ok();
     if (status.ok()) {
       reactor->StartRead(&reactor->incoming_);
@@ -203,6 +207,7 @@ class BidiCall
   const size_t max_unanswered_;
   const LiveCalls::Flag flag_;
   const CallControl control_;
+  const absl::Status admitted_;
   bool has_stream_ = false;
   Request incoming_;
   absl::Mutex mutex_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/access/admission.h"
 #include "server/status.h"
 
 namespace recurve::server {
@@ -40,6 +41,14 @@ void LiveCalls::StopAll() {
   for (const Flag& flag : flags_) *flag = true;
 }
 
+bool LiveCalls::AwaitNone(absl::Time deadline) const {
+  absl::MutexLock lock(&mutex_);
+  const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return flags_.empty();
+  };
+  return mutex_.AwaitWithDeadline(absl::Condition(&none), deadline);
+}
+
 absl::Status LiveCalls::Outcome(absl::Status status) const {
   absl::MutexLock lock(&mutex_);
   return stopped_ && absl::IsCancelled(status)
@@ -59,10 +68,20 @@ CallControl ControlOf(const grpc::CallbackServerContext& context,
 }
 
 grpc::ServerUnaryReactor* ReplyNow(grpc::CallbackServerContext* context,
-                                   const absl::Status& status) {
+                                   absl::FunctionRef<absl::Status()> answer) {
+  const absl::Status& admitted = AdmissionOf(*context).status;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
+  reactor->Finish(ToGrpc(admitted.ok() ? answer() : admitted));
   return reactor;
+}
+
+grpc::ServerUnaryReactor* UnaryCall::Start(
+    LiveCalls& live, const grpc::CallbackServerContext& context,
+    absl::FunctionRef<void(UnaryCall*)> begin) {
+  auto* const call = new UnaryCall(live, context);
+  const absl::Status& admitted = AdmissionOf(context).status;
+  admitted.ok() ? begin(call) : call->Reply(admitted);
+  return call;
 }
 
 UnaryCall::UnaryCall(LiveCalls& live,
@@ -81,13 +100,13 @@ void UnaryCall::OnDone() {
 grpc::ServerUnaryReactor* ReplyByWork(
     LiveCalls& live, WorkQueue& queue, grpc::CallbackServerContext* context,
     std::function<absl::Status(const CallControl&)> work) {
-  auto* const call = new UnaryCall(live, *context);
-  const absl::Status accepted = queue.TryAdd([call, work = std::move(work)] {
-    const absl::Status wanted = call->control().Check();
-    call->Reply(wanted.ok() ? work(call->control()) : wanted);
+  return UnaryCall::Start(live, *context, [&](UnaryCall* call) {
+    const absl::Status accepted = queue.TryAdd([call, work = std::move(work)] {
+      const absl::Status wanted = call->control().Check();
+      call->Reply(wanted.ok() ? work(call->control()) : wanted);
+    });
+    if (!accepted.ok()) call->Reply(accepted);
   });
-  if (!accepted.ok()) call->Reply(accepted);
-  return call;
 }
 
 }  // namespace recurve::server

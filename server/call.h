@@ -10,9 +10,11 @@
 #include <set>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
@@ -37,6 +39,8 @@ class LiveCalls {
 
   // Stops all calls, now and in future.
   void StopAll();
+  // Until there is none; false if `deadline` came first.
+  bool AwaitNone(absl::Time deadline) const;
   // What the client is told: a call that StopAll stopped is Unavailable.
   absl::Status Outcome(absl::Status status) const;
 
@@ -51,20 +55,28 @@ class LiveCalls {
 CallControl ControlOf(const grpc::CallbackServerContext& context,
                       const LiveCalls::Flag& flag);
 
-// Answers at once.
+// Every call begins in one of the functions and classes here, in stream_call.h,
+// upload_call.h and bidi_call.h: they do nothing for a call that the gate
+// refused (server/access/admission.h).
+
+// Answers at once with what `answer` makes.
 grpc::ServerUnaryReactor* ReplyNow(grpc::CallbackServerContext* context,
-                                   const absl::Status& status);
+                                   absl::FunctionRef<absl::Status()> answer);
 
 // A unary call that is answered by one call of Reply, from any thread; it
 // deletes itself afterwards.
 class UnaryCall : public grpc::ServerUnaryReactor {
  public:
-  UnaryCall(LiveCalls& live, const grpc::CallbackServerContext& context);
+  // `begin` sees to it that the call is answered.
+  static grpc::ServerUnaryReactor* Start(
+      LiveCalls& live, const grpc::CallbackServerContext& context,
+      absl::FunctionRef<void(UnaryCall* call)> begin);
 
   const CallControl& control() const { return control_; }
   void Reply(const absl::Status& status);
 
  private:
+  UnaryCall(LiveCalls& live, const grpc::CallbackServerContext& context);
   ~UnaryCall() override = default;
   void OnCancel() override { *flag_ = true; }
   void OnDone() override;

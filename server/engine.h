@@ -61,6 +61,8 @@ class Engine {
   JobRunner job_runner;
   std::vector<absl::Status> damaged_jobs;  // as job_runner found them at start
   Notice jobs_stopped;                     // after job_runner's Shutdown
+  // When a drain begins: streams that wait for their client end, Unavailable.
+  Notice draining;
   LiveCalls calls;
   // Steps, evaluations, weights: what takes long.
   WorkQueue work;

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -15,6 +14,7 @@
 #include "grpcpp/server_builder.h"
 #include "kernels/status.h"
 #include "proto/grpc/health/v1/health.pb.h"
+#include "server/access/gate_interceptor.h"
 #include "server/services/services.h"
 
 namespace recurve::server {
@@ -22,6 +22,8 @@ namespace {
 
 // For calls to see that they are stopped, before gRPC cuts them off.
 constexpr absl::Duration kStopGrace = absl::Seconds(5);
+// For those who still watch its health when nothing else is left.
+constexpr absl::Duration kWatchGrace = absl::Seconds(1);
 // An idle connection is asked for a sign of life this often, and given up after
 // so long without one.
 constexpr int kKeepaliveMs = 60'000;
@@ -36,6 +38,21 @@ std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
   services.push_back(NewJobsService(engine));
   services.push_back(NewDevicesService(engine));
   return services;
+}
+
+void Warn(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+}
+
+// Null where the configuration names no file.
+absl::StatusOr<std::unique_ptr<TokenFile>> OpenTokens(
+    const ServerConfig& config) {
+  if (!config.has_tokens_file()) return nullptr;
+  return TokenFile::Open(
+      config.tokens_file(), absl::Now(), [](const absl::Status& broken) {
+        Warn(absl::InvalidArgumentError(
+            absl::StrCat(broken.message(), "; the old tokens stay")));
+      });
 }
 
 // "HOST:PORT" -> HOST, brackets of IPv6 included. InvalidArgument otherwise.
@@ -58,6 +75,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   google::protobuf::LinkMessageReflection<
       grpc::health::v1::HealthCheckRequest>();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  ASSIGN_OR_RETURN(auto tokens, OpenTokens(config));
   ASSIGN_OR_RETURN(auto engine, Engine::Open(config));
   for (const absl::Status& error : engine->registry->Unreadable()) {
     std::fprintf(stderr, "a model version cannot be used: %s\n",
@@ -67,13 +85,17 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     std::fprintf(stderr, "a job cannot go on: %s\n",
                  std::string(error.message()).c_str());
   }
-  auto server = std::unique_ptr<Server>(new Server(std::move(engine)));
+  auto server =
+      std::unique_ptr<Server>(new Server(std::move(engine), std::move(tokens)));
   RETURN_IF_ERROR(server->Listen());
   return server;
 }
 
-Server::Server(std::unique_ptr<Engine> engine)
-    : engine_(std::move(engine)), services_(Services(*engine_)) {}
+Server::Server(std::unique_ptr<Engine> engine,
+               std::unique_ptr<TokenFile> tokens)
+    : engine_(std::move(engine)),
+      services_(Services(*engine_)),
+      gate_(std::move(tokens), engine_->config.max_calls_per_client()) {}
 
 absl::Status Server::Listen() {
   const ServerConfig& config = engine_->config;
@@ -91,6 +113,11 @@ absl::Status Server::Listen() {
   builder.SetMaxSendMessageSize(static_cast<int>(config.max_message_bytes()));
   builder.AddListeningPort(config.listen(), grpc::InsecureServerCredentials(),
                            &port);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(NewGateInterceptors(gate_, counts_));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (const auto& service : services_) builder.RegisterService(service.get());
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
@@ -104,22 +131,19 @@ absl::Status Server::Listen() {
 
 void Server::Drain(absl::Duration timeout) {
   if (grpc_ == nullptr) return;
-  grpc_->GetHealthCheckService()->SetServingStatus(false);
   const absl::Time deadline = absl::Now() + timeout;
-  absl::Notification drained;
-  std::thread stopper([&] {
-    if (!drained.WaitForNotificationWithDeadline(deadline)) {
-      engine_->calls.StopAll();
-    }
-  });
+  grpc_->GetHealthCheckService()->SetServingStatus(false);
+  gate_.Close();
+  engine_->draining.Give();
   // Watchers of jobs go when the jobs have stopped.
   std::thread jobs([this] {
     engine_->job_runner.Shutdown();
     engine_->jobs_stopped.Give();
   });
-  grpc_->Shutdown(absl::ToChronoTime(deadline + kStopGrace));
-  drained.Notify();
-  stopper.join();
+  const bool done = engine_->calls.AwaitNone(deadline);
+  if (!done) engine_->calls.StopAll();
+  grpc_->Shutdown(
+      absl::ToChronoTime(absl::Now() + (done ? kWatchGrace : kStopGrace)));
   jobs.join();
   grpc_->Wait();
   grpc_.reset();

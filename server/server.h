@@ -10,6 +10,9 @@
 #include "absl/time/time.h"
 #include "grpcpp/impl/codegen/service_type.h"
 #include "grpcpp/server.h"
+#include "server/access/call_counts.h"
+#include "server/access/gate.h"
+#include "server/access/token_file.h"
 #include "server/config.pb.h"
 #include "server/engine.h"
 
@@ -28,17 +31,20 @@ class Server {
   const std::string& address() const { return address_; }
   grpc::Server& grpc() { return *grpc_; }
 
-  // Says NOT_SERVING, takes no new calls, stops jobs, and waits for the calls
-  // that it has until `timeout` is over; what is left then ends as UNAVAILABLE
-  // at its next micro-batch. Then trainers are saved. Once.
+  // Says NOT_SERVING, refuses new calls as UNAVAILABLE, stops jobs, and waits
+  // for the calls that it has until `timeout` is over; what is left then ends
+  // as UNAVAILABLE at its next micro-batch. Those who ask for health are
+  // answered all the while. Then trainers are saved. Once.
   void Drain(absl::Duration timeout);
 
  private:
-  explicit Server(std::unique_ptr<Engine> engine);
+  Server(std::unique_ptr<Engine> engine, std::unique_ptr<TokenFile> tokens);
   absl::Status Listen();
 
   const std::unique_ptr<Engine> engine_;
   const std::vector<std::unique_ptr<grpc::Service>> services_;
+  Gate gate_;
+  CallCounts counts_;
   std::string address_;
   std::unique_ptr<grpc::Server> grpc_;  // null after Drain
 };

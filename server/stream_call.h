@@ -13,6 +13,7 @@
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/access/admission.h"
 #include "server/call.h"
 #include "server/status.h"
 #include "server/work_queue.h"
@@ -38,14 +39,17 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
         queue_(queue),
         max_message_bytes_(max_message_bytes),
         flag_(live.Begin()),
-        control_(ControlOf(context, flag_)) {}
+        control_(ControlOf(context, flag_)),
+        admitted_(AdmissionOf(context).status) {}
   ~StreamCall() override { live_.End(flag_); }
 
   static grpc::ServerWriteReactor<Message>* Start(
       std::shared_ptr<StreamCall> call) {
     StreamCall* const reactor = call.get();
     reactor->self_ = std::move(call);
-    const absl::Status status = reactor->live_.TakeStream();
+    const absl::Status status = reactor->admitted_.ok()
+                                    ? reactor->live_.TakeStream()
+                                    : reactor->admitted_;
     reactor->has_stream_ = status.ok();
     if (status.ok()) {
       reactor->Wake();
@@ -134,6 +138,7 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
   const int64_t max_message_bytes_;
   const LiveCalls::Flag flag_;
   const CallControl control_;
+  const absl::Status admitted_;
   bool has_stream_ = false;
   Message message_;
   absl::Mutex mutex_;

@@ -16,6 +16,7 @@
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/access/admission.h"
 #include "server/call.h"
 #include "server/status.h"
 #include "server/work_queue.h"
@@ -52,7 +53,8 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
         open_(std::move(open)),
         flag_(live.Begin()),
         control_(ControlOf(context, flag_)) {
-    const absl::Status status = live_.TakeStream();
+    const absl::Status& admitted = AdmissionOf(context).status;
+    const absl::Status status = admitted.ok() ? live_.TakeStream() : admitted;
     has_stream_ = status.ok();
     if (status.ok()) {
       this->StartRead(&message_);

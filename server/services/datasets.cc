@@ -111,13 +111,13 @@ class DatasetsService final : public v1::Datasets::CallbackService {
   grpc::ServerUnaryReactor* GetDataset(CallbackServerContext* context,
                                        const v1::GetDatasetRequest* request,
                                        v1::Dataset* response) override {
-    return ReplyNow(context, Get(*request, response));
+    return ReplyNow(context, [&] { return Get(*request, response); });
   }
 
   grpc::ServerUnaryReactor* ListDatasets(
       CallbackServerContext* context, const v1::ListDatasetsRequest* request,
       v1::ListDatasetsResponse* response) override {
-    return ReplyNow(context, List(*request, response));
+    return ReplyNow(context, [&] { return List(*request, response); });
   }
 
   grpc::ServerUnaryReactor* DeleteDataset(

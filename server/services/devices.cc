@@ -77,19 +77,24 @@ class DevicesService final : public v1::Devices::CallbackService {
   grpc::ServerUnaryReactor* ListDevices(
       grpc::CallbackServerContext* context, const v1::ListDevicesRequest*,
       v1::ListDevicesResponse* response) override {
-    for (int rank = 0; rank < engine_.devices->size(); ++rank) {
-      const DeviceWorker& device = engine_.devices->device(rank);
-      v1::Device& wire = *response->add_devices();
-      Describe(device, wire);
-      Describe(device.ledger().Snapshot(), wire);
-      for (const WaitingRequest& waiting : engine_.batches.Waiting(rank)) {
-        *wire.add_waiting() = ToWire(waiting);
+    return ReplyNow(context, [&] {
+      for (int rank = 0; rank < engine_.devices->size(); ++rank) {
+        Describe(rank, *response->add_devices());
       }
-    }
-    return ReplyNow(context, absl::OkStatus());
+      return absl::OkStatus();
+    });
   }
 
  private:
+  void Describe(int rank, v1::Device& wire) const {
+    const DeviceWorker& device = engine_.devices->device(rank);
+    server::Describe(device, wire);
+    server::Describe(device.ledger().Snapshot(), wire);
+    for (const WaitingRequest& waiting : engine_.batches.Waiting(rank)) {
+      *wire.add_waiting() = ToWire(waiting);
+    }
+  }
+
   Engine& engine_;
 };
 

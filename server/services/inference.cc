@@ -154,19 +154,9 @@ class InferenceService final : public v1::Inference::CallbackService {
   grpc::ServerUnaryReactor* Predict(CallbackServerContext* context,
                                     const v1::PredictRequest* request,
                                     v1::PredictResponse* response) override {
-    auto* const call = new UnaryCall(engine_.calls, *context);
-    auto version = FindReadyModel(engine_, request->model());
-    if (!version.ok() || *version != nullptr) {
-      Run(std::move(version), call, request, response);
-      return call;
-    }
-    const absl::Status accepted =
-        engine_.work.TryAdd([this, call, request, response] {
-          Run(FindModel(engine_, request->model(), call->control()), call,
-              request, response);
-        });
-    if (!accepted.ok()) call->Reply(accepted);
-    return call;
+    return UnaryCall::Start(engine_.calls, *context, [&](UnaryCall* call) {
+      Begin(call, request, response);
+    });
   }
 
   grpc::ServerUnaryReactor* Evaluate(CallbackServerContext* context,
@@ -180,6 +170,20 @@ class InferenceService final : public v1::Inference::CallbackService {
   }
 
  private:
+  void Begin(UnaryCall* call, const v1::PredictRequest* request,
+             v1::PredictResponse* response) {
+    auto version = FindReadyModel(engine_, request->model());
+    if (!version.ok() || *version != nullptr) {
+      return Run(std::move(version), call, request, response);
+    }
+    const absl::Status accepted =
+        engine_.work.TryAdd([this, call, request, response] {
+          Run(FindModel(engine_, request->model(), call->control()), call,
+              request, response);
+        });
+    if (!accepted.ok()) call->Reply(accepted);
+  }
+
   void Run(absl::StatusOr<ModelHandle> version, UnaryCall* call,
            const v1::PredictRequest* request, v1::PredictResponse* response) {
     auto native = FromWire(std::move(version), *request, call->control());

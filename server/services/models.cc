@@ -202,15 +202,19 @@ class ModelsService final : public v1::Models::CallbackService {
   grpc::ServerUnaryReactor* GetModel(CallbackServerContext* context,
                                      const v1::GetModelRequest* request,
                                      v1::Model* response) override {
-    auto summary = engine_.registry->Describe(request->name());
-    if (summary.ok()) *response = ToWire(*summary);
-    return ReplyNow(context, summary.status());
+    return ReplyNow(context, [&] {
+      auto summary = engine_.registry->Describe(request->name());
+      if (summary.ok()) *response = ToWire(*summary);
+      return summary.status();
+    });
   }
 
   grpc::ServerUnaryReactor* ListModels(
       CallbackServerContext* context, const v1::ListModelsRequest* request,
       v1::ListModelsResponse* response) override {
-    return ReplyNow(context, server::ListModels(engine_, *request, response));
+    return ReplyNow(context, [&] {
+      return server::ListModels(engine_, *request, response);
+    });
   }
 
   grpc::ServerUnaryReactor* DeleteModel(CallbackServerContext* context,
@@ -225,16 +229,18 @@ class ModelsService final : public v1::Models::CallbackService {
   grpc::ServerUnaryReactor* GetModelVersion(
       CallbackServerContext* context, const v1::GetModelVersionRequest* request,
       v1::ModelVersion* response) override {
-    return ReplyNow(context,
-                    server::GetModelVersion(engine_, *request, response));
+    return ReplyNow(context, [&] {
+      return server::GetModelVersion(engine_, *request, response);
+    });
   }
 
   grpc::ServerUnaryReactor* ListModelVersions(
       CallbackServerContext* context,
       const v1::ListModelVersionsRequest* request,
       v1::ListModelVersionsResponse* response) override {
-    return ReplyNow(context,
-                    server::ListModelVersions(engine_, *request, response));
+    return ReplyNow(context, [&] {
+      return server::ListModelVersions(engine_, *request, response);
+    });
   }
 
   grpc::ServerReadReactor<v1::ImportModelRequest>* ImportModel(

@@ -264,13 +264,17 @@ class TrainersService final : public v1::Trainers::CallbackService {
   grpc::ServerUnaryReactor* GetTrainer(CallbackServerContext* context,
                                        const v1::GetTrainerRequest* request,
                                        v1::Trainer* response) override {
-    return ReplyNow(context, server::GetTrainer(engine_, *request, response));
+    return ReplyNow(context, [&] {
+      return server::GetTrainer(engine_, *request, response);
+    });
   }
 
   grpc::ServerUnaryReactor* ListTrainers(
       CallbackServerContext* context, const v1::ListTrainersRequest* request,
       v1::ListTrainersResponse* response) override {
-    return ReplyNow(context, server::ListTrainers(engine_, *request, response));
+    return ReplyNow(context, [&] {
+      return server::ListTrainers(engine_, *request, response);
+    });
   }
 
   grpc::ServerUnaryReactor* DeleteTrainer(
