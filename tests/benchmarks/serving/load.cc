@@ -57,7 +57,7 @@ class Load {
     if (options_.rate > 0) {
       due_ = absl::Now();
     } else {
-      for (int i = 0; i < options_.clients; ++i) Send(absl::Now());
+      for (int i = 0; i < options_.clients; ++i) Send(i, absl::Now());
     }
     while (absl::Now() < end_) Turn();
     report_.duration = options_.duration;
@@ -72,6 +72,7 @@ class Load {
     grpc::ByteBuffer reply;
     grpc::Status status;
     std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader;
+    size_t number = 0;
     absl::Time since;
     int64_t rows = 0;
   };
@@ -102,7 +103,7 @@ class Load {
     std::exponential_distribution<double> gap(options_.rate);
     while (due_ <= absl::Now()) {
       if (outstanding_ < kMaxOutstanding) {
-        Send(due_);
+        Send(sent_, due_);
       } else if (counts_) {
         ++report_.codes["not sent"];
       }
@@ -111,17 +112,18 @@ class Load {
     return due_;
   }
 
-  void Send(absl::Time since) {
+  void Send(size_t number, absl::Time since) {
     const LoadRequest& request =
-        options_.requests[sent_ % options_.requests.size()];
+        options_.requests[number % options_.requests.size()];
     auto call = std::make_unique<Call>();
+    call->number = number;
     call->since = since;
     call->rows = request.rows;
     if (options_.deadline != absl::InfiniteDuration()) {
       call->context.set_deadline(
           absl::ToChronoTime(absl::Now() + options_.deadline));
     }
-    call->reader = stubs_[sent_ % stubs_.size()].PrepareUnaryCall(
+    call->reader = stubs_[number % stubs_.size()].PrepareUnaryCall(
         &call->context, options_.method, request.message, &queue_);
     ++sent_;
     ++outstanding_;
@@ -133,7 +135,8 @@ class Load {
   void Ended(std::unique_ptr<Call> call) {
     --outstanding_;
     if (counts_) Count(*call);
-    if (options_.rate == 0 && !stopped_) Send(absl::Now());
+    if (options_.rate > 0 || stopped_) return;
+    Send(options_.keep_request ? call->number : sent_, absl::Now());
   }
 
   void Count(const Call& call) {

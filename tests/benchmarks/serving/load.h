@@ -26,7 +26,8 @@ struct LoadRequest {
 struct LoadOptions {
   std::string server;                 // HOST:PORT
   std::string method;                 // /package.Service/Method
-  std::vector<LoadRequest> requests;  // sent one after another, in a circle
+  std::vector<LoadRequest> requests;  // sent one after another, in a circle,
+  bool keep_request = false;  // or client i sends request i again and again
   // Each sends its next request when it has the reply to its last (a closed
   // loop)...
   int clients = 64;

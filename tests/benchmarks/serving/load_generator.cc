@@ -1,7 +1,10 @@
 // Loads a server with predictions of a token model and prints what came of it
 // as a line of JSON: load_generator --help.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -9,9 +12,11 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "grpcpp/grpcpp.h"
 #include "grpcpp/support/slice.h"
 #include "proto/inference/inference.pb.h"
 #include "proto/recurve/v1/compute.pb.h"
+#include "proto/recurve/v1/sessions.grpc.pb.h"
 #include "tests/benchmarks/serving/load.h"
 #include "tests/benchmarks/serving/mix.h"
 
@@ -23,6 +28,8 @@ ABSL_FLAG(int, min_length, 64, "of a sequence");
 ABSL_FLAG(int, max_length, 64, "lengths are log-uniform between both");
 ABSL_FLAG(int, vocabulary_size, 256, "tokens are below");
 ABSL_FLAG(int, sequences, 512, "different requests");
+ABSL_FLAG(bool, sessions, false,
+          "each client goes on with a session of its own");
 ABSL_FLAG(int, clients, 64, "each with one request at a time");
 ABSL_FLAG(double, rate, 0,
           "requests a second at random times instead of clients");
@@ -35,6 +42,10 @@ ABSL_FLAG(absl::Duration, duration, absl::Seconds(5), "that counts");
 namespace recurve::serving {
 namespace {
 
+std::string ModelName() {
+  return absl::StrCat("models/", absl::GetFlag(FLAGS_model));
+}
+
 grpc::ByteBuffer Encode(const google::protobuf::Message& message) {
   const grpc::Slice slice(message.SerializeAsString());
   return grpc::ByteBuffer(&slice, 1);
@@ -43,18 +54,19 @@ grpc::ByteBuffer Encode(const google::protobuf::Message& message) {
 constexpr char kPredict[] = "/recurve.v1.Inference/Predict";
 constexpr char kModelInfer[] = "/inference.GRPCInferenceService/ModelInfer";
 
-grpc::ByteBuffer PredictRequest(const std::vector<int32_t>& tokens) {
+v1::PredictRequest PredictRequest(const std::vector<int32_t>& tokens) {
   v1::PredictRequest request;
-  request.set_model(absl::StrCat("models/", absl::GetFlag(FLAGS_model)));
+  request.set_model(ModelName());
   auto& batch = *request.mutable_batch();
   batch.add_cu_seqlens(0);
   batch.add_cu_seqlens(static_cast<int64_t>(tokens.size()));
   batch.mutable_tokens()->Add(tokens.begin(), tokens.end());
   request.set_want_logits(true);
-  return Encode(request);
+  return request;
 }
 
-grpc::ByteBuffer ModelInferRequest(const std::vector<int32_t>& tokens) {
+inference::ModelInferRequest ModelInferRequest(
+    const std::vector<int32_t>& tokens) {
   inference::ModelInferRequest request;
   request.set_model_name(absl::GetFlag(FLAGS_model));
   auto& input = *request.add_inputs();
@@ -64,7 +76,51 @@ grpc::ByteBuffer ModelInferRequest(const std::vector<int32_t>& tokens) {
   input.add_shape(static_cast<int64_t>(tokens.size()));
   request.add_raw_input_contents(tokens.data(),
                                  sizeof(int32_t) * tokens.size());
-  return Encode(request);
+  return request;
+}
+
+// A session of its own for each client, from zeros. Ends the program where the
+// server makes none.
+std::vector<std::string> CreateSessions(const std::string& server, int count) {
+  const auto stub = v1::Sessions::NewStub(
+      grpc::CreateChannel(server, grpc::InsecureChannelCredentials()));
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) {
+    v1::CreateSessionRequest request;
+    request.set_model(ModelName());
+    grpc::ClientContext context;
+    v1::Session session;
+    const grpc::Status status =
+        stub->CreateSession(&context, request, &session);
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s\n", status.error_message().c_str());
+      std::exit(1);
+    }
+    names.push_back(session.name());
+  }
+  return names;
+}
+
+std::vector<LoadRequest> Requests(const Mix& mix,
+                                  const std::vector<std::string>& sessions) {
+  const bool kserve = absl::GetFlag(FLAGS_protocol) == "kserve";
+  std::vector<LoadRequest> requests;
+  for (size_t i = 0; i < std::max(mix.size(), sessions.size()); ++i) {
+    const std::vector<int32_t>& tokens = mix[i % mix.size()];
+    LoadRequest request;
+    request.rows = static_cast<int64_t>(tokens.size());
+    if (kserve) {
+      request.message = Encode(ModelInferRequest(tokens));
+    } else {
+      v1::PredictRequest wire = PredictRequest(tokens);
+      if (!sessions.empty()) {
+        wire.mutable_session()->set_name(sessions[i % sessions.size()]);
+      }
+      request.message = Encode(wire);
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
 }
 
 LoadOptions OptionsOfFlags() {
@@ -75,14 +131,15 @@ LoadOptions OptionsOfFlags() {
   mix.vocabulary_size = absl::GetFlag(FLAGS_vocabulary_size);
   LoadOptions options;
   options.server = absl::GetFlag(FLAGS_server);
-  const bool kserve = absl::GetFlag(FLAGS_protocol) == "kserve";
-  options.method = kserve ? kModelInfer : kPredict;
-  for (const std::vector<int32_t>& tokens : MakeMix(mix)) {
-    options.requests.push_back(
-        {kserve ? ModelInferRequest(tokens) : PredictRequest(tokens),
-         static_cast<int64_t>(tokens.size())});
-  }
+  options.method =
+      absl::GetFlag(FLAGS_protocol) == "kserve" ? kModelInfer : kPredict;
   options.clients = absl::GetFlag(FLAGS_clients);
+  options.keep_request = absl::GetFlag(FLAGS_sessions);
+  std::vector<std::string> sessions;
+  if (options.keep_request) {
+    sessions = CreateSessions(options.server, options.clients);
+  }
+  options.requests = Requests(MakeMix(mix), sessions);
   options.rate = absl::GetFlag(FLAGS_rate);
   options.connections = absl::GetFlag(FLAGS_connections);
   options.deadline = absl::GetFlag(FLAGS_deadline);
