@@ -33,7 +33,15 @@ ModelVersion::Parameters() const {
   RETURN_IF_ERROR(read.status());
   auto parameters = std::make_shared<const ParameterBuffer>(*std::move(read));
   parameters_ = parameters;
+  checked_ = true;
   return parameters;
+}
+
+absl::Status ModelVersion::CheckParameters() const {
+  if (in_memory_ != nullptr) return absl::OkStatus();
+  if (deleted_) return absl::NotFoundError(absl::StrCat(name, " was deleted"));
+  if (!checked_) return Parameters().status();
+  return CheckWeightsFile(*this);
 }
 
 }  // namespace recurve

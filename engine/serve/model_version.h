@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -24,7 +25,7 @@ using ModelHandle = std::shared_ptr<const ModelVersion>;
 
 // Immutable once shared; safe for concurrent use. A handle keeps it good after
 // its deletion, but for weights that were not read yet.
-class ModelVersion {
+class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
  public:
   // Weights in memory alone, of no registry.
   static ModelHandle InMemory(std::shared_ptr<const Model> model,
@@ -48,12 +49,17 @@ class ModelVersion {
   // that the version was deleted.
   absl::StatusOr<std::shared_ptr<const ParameterBuffer>> Parameters() const;
 
+  // Whether Parameters would succeed, the weights being read only the first
+  // time; then it is enough that the file is there and may be read.
+  absl::Status CheckParameters() const;
+
   void MarkDeleted(bool deleted = true) const { deleted_ = deleted; }
   bool deleted() const { return deleted_; }
 
  private:
   mutable std::atomic<bool> deleted_ = false;
   std::shared_ptr<const ParameterBuffer> in_memory_;
+  mutable std::atomic<bool> checked_ = false;
   mutable absl::Mutex mutex_;
   mutable std::weak_ptr<const ParameterBuffer> parameters_
       ABSL_GUARDED_BY(mutex_);

@@ -1,110 +1,34 @@
 #include "engine/serve/registry.h"
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <utility>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/directory.h"
-#include "engine/base/file_calls.h"
 #include "engine/base/resource_id.h"
-#include "engine/data/vocabulary.h"
-#include "engine/model/safetensors.h"
-#include "engine/serve/version_files.h"
 #include "kernels/status.h"
 
 namespace recurve {
 namespace {
 
-// --- Names ---
-
-std::string ModelName(absl::string_view id) {
-  return absl::StrCat("models/", id);
-}
-
-std::string VersionName(absl::string_view id, int64_t number) {
-  return absl::StrCat("models/", id, "/versions/", number);
-}
-
-struct ParsedName {
-  std::string id;
-  int64_t number = 0;  // 0: the newest
-};
-
-absl::StatusOr<ParsedName> ParseName(absl::string_view name) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
-  ParsedName parsed;
-  const bool model = parts.size() == 2 && parts[0] == "models";
-  const bool version =
-      parts.size() == 4 && parts[0] == "models" && parts[2] == "versions" &&
-      absl::SimpleAtoi(parts[3], &parsed.number) && parsed.number > 0 &&
-      parts[3] == absl::StrCat(parsed.number);
-  if (!model && !version) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", absl::CHexEscape(name.substr(0, 200)),
-                     "\" is not the name of a model; write models/ID or "
-                     "models/ID/versions/N"));
-  }
-  RETURN_IF_ERROR(CheckResourceId(parts[1], "model id"));
-  parsed.id = std::string(parts[1]);
-  return parsed;
-}
-
 absl::Status NoSuchModel(absl::string_view id) {
-  return absl::NotFoundError(absl::StrCat("there is no ", ModelName(id)));
-}
-
-// --- Contents ---
-
-absl::Status CheckVocabulary(const Model& model,
-                             const std::vector<std::string>& vocabulary) {
-  if (vocabulary.empty()) return absl::OkStatus();
-  const int64_t size = static_cast<int64_t>(vocabulary.size());
-  if (size != model.vocabulary_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "vocabulary: has ", size, " tokens, the model's input takes ",
-        model.vocabulary_size()));
-  }
-  return Vocabulary::Create(vocabulary).status();
-}
-
-absl::Status CheckContents(const VersionContents& contents) {
-  const int64_t size = static_cast<int64_t>(contents.parameters.size());
-  const ParameterLayout& layout = contents.model->parameters();
-  if (size != layout.buffer_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("parameters: ", size,
-                                                   " numbers, the model has ",
-                                                   layout.buffer_size()));
-  }
-  for (const Parameter& parameter : layout.parameters()) {
-    const float* begin = contents.parameters.data() + parameter.offset;
-    if (!std::all_of(begin, begin + parameter.count(),
-                     [](float x) { return std::isfinite(x); })) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("a number of ", parameter.name, " is NaN or infinite"));
-    }
-  }
-  return CheckVocabulary(*contents.model, contents.vocabulary);
-}
-
-bool SameConfig(const Model& a, const Model& b) {
-  return a.config().SerializeAsString() == b.config().SerializeAsString();
+  return absl::NotFoundError(absl::StrCat("there is no ", NameOfModel(id)));
 }
 
 }  // namespace
 
-// The versions of one model. Changes to it are made under `change`, which
-// covers the file work; `versions` and `deleted` change under the registry's
-// lock as well, and may be read under either.
+// One model. Changes to it are made under `change`, which covers the file work;
+// what is below changes under the registry's lock as well, and may be read
+// under either.
 struct Registry::Entry {
+  explicit Entry(ModelFolder model_folder)
+      : folder(std::move(model_folder)), aliases(Aliases()) {}
+
+  const ModelFolder folder;
   absl::Mutex change ABSL_ACQUIRED_BEFORE(mutex_);
   Versions versions;
+  absl::StatusOr<Aliases> aliases;
+  int64_t last_number = 0;
   bool deleted = false;  // find it again
 
   // Null if the newest cannot be read or there is none.
@@ -119,6 +43,14 @@ struct Registry::Entry {
       if (version.ok() && (*version)->request_id == request_id) return *version;
     }
     return nullptr;
+  }
+  std::vector<std::string> AliasesOf(int64_t number) const {
+    std::vector<std::string> names;
+    if (!aliases.ok()) return names;
+    for (const auto& [alias, target] : *aliases) {
+      if (target == number) names.push_back(alias);
+    }
+    return names;
   }
 };
 
@@ -135,108 +67,32 @@ absl::StatusOr<std::unique_ptr<Registry>> Registry::Open(
   return registry;
 }
 
-namespace {
-
-absl::StatusOr<ModelHandle> LoadVersion(const std::string& directory,
-                                        const std::string& id, int64_t number) {
-  ASSIGN_OR_RETURN(auto version, ReadVersionFiles(directory));
-  version->name = VersionName(id, number);
-  version->model_id = id;
-  version->number = number;
-  return ModelHandle(std::move(version));
-}
-
-// What is in the folder; nothing aside, and no name that may not last.
-absl::StatusOr<std::vector<std::string>> SweepAndList(const std::string& path) {
-  SweepAside(path);
-  RETURN_IF_ERROR(SyncDirectory(path));
-  return ListDirectory(path);
-}
-
-}  // namespace
-
 absl::Status Registry::Load() {
   RETURN_IF_ERROR(CreateDirectories(directory_));
   ASSIGN_OR_RETURN(const auto ids, SweepAndList(directory_));
   for (const std::string& id : ids) {
     if (!CheckResourceId(id, "folder").ok()) continue;
+    auto entry = std::make_shared<Entry>(Folder(id));
+    ASSIGN_OR_RETURN(ModelFolder::Contents contents, entry->folder.Load());
     // A crash may have left a model's folder without its first version.
-    if (!std::filesystem::is_directory(VersionsFolder(id))) continue;
-    ASSIGN_OR_RETURN(const auto numbers, SweepAndList(VersionsFolder(id)));
-    auto entry = std::make_shared<Entry>();
-    for (const std::string& text : numbers) {
-      int64_t number = 0;
-      if (!absl::SimpleAtoi(text, &number) || number <= 0) continue;
-      entry->versions.emplace(
-          number, LoadVersion(VersionFolder(id, number), id, number));
-    }
-    if (entry->versions.empty()) {
-      RemoveEmptyFolders(id);
+    if (contents.versions.empty()) {
+      entry->folder.RemoveIfEmpty();
       continue;
     }
+    entry->versions = std::move(contents.versions);
+    entry->aliases = std::move(contents.aliases);
+    entry->last_number = contents.last_number;
     absl::MutexLock lock(&mutex_);
     models_.emplace(id, std::move(entry));
   }
   return absl::OkStatus();
 }
 
-void Registry::RemoveEmptyFolders(absl::string_view id) const {
-  file_calls().Rmdir(VersionsFolder(id).c_str());
-  file_calls().Rmdir(ModelFolder(id).c_str());
-}
-
-std::string Registry::ModelFolder(absl::string_view id) const {
-  return absl::StrCat(directory_, "/", id);
-}
-std::string Registry::VersionsFolder(absl::string_view id) const {
-  return absl::StrCat(ModelFolder(id), "/versions");
-}
-std::string Registry::VersionFolder(absl::string_view id,
-                                    int64_t number) const {
-  return absl::StrCat(VersionsFolder(id), "/", number);
+ModelFolder Registry::Folder(const std::string& id) const {
+  return ModelFolder(absl::StrCat(directory_, "/", id), id);
 }
 
 // --- Adding ---
-
-namespace {
-
-// All of a version but its files. Takes what `contents` has but the weights.
-std::shared_ptr<ModelVersion> MakeVersion(const std::string& model_id,
-                                          int64_t number,
-                                          const ModelHandle& newest,
-                                          VersionContents& contents) {
-  auto version = std::make_shared<ModelVersion>();
-  version->model_id = model_id;
-  version->number = number;
-  version->name = VersionName(model_id, number);
-  version->model = contents.model;
-  version->vocabulary = std::move(contents.vocabulary);
-  version->source = std::move(contents.source);
-  version->request_id = std::move(contents.request_id);
-  version->create_time = absl::Now();
-  if (contents.names.has_value()) {
-    version->names = *std::move(contents.names);
-  } else if (newest != nullptr && SameConfig(*newest->model, *contents.model)) {
-    version->names = newest->names;
-  } else {
-    version->names = DefaultNames(*contents.model);
-  }
-  return version;
-}
-
-// Writes the version to the folder `place`: on disk for good, or, after an
-// error, not at all.
-absl::Status Store(const std::string& place, const ParameterBuffer& parameters,
-                   ModelVersion& version) {
-  RETURN_IF_ERROR(CreateDirectories(DirectoryOf(place)));
-  ASSIGN_OR_RETURN(AsideDirectory aside, AsideDirectory::Create(place));
-  version.directory = aside.path();
-  RETURN_IF_ERROR(WriteVersionFiles(parameters, version));
-  version.directory = place;
-  return aside.Publish();
-}
-
-}  // namespace
 
 absl::StatusOr<ModelHandle> Registry::Create(const std::string& model_id,
                                              VersionContents contents) {
@@ -248,36 +104,13 @@ absl::StatusOr<ModelHandle> Registry::Publish(const std::string& model_id,
   return AddVersion(model_id, std::move(contents), /*must_be_new=*/false);
 }
 
-namespace {
-
-// The file's name is the server's own and says nothing to a client.
-absl::Status WithoutPath(const absl::Status& status, absl::string_view path) {
-  return absl::Status(
-      status.code(),
-      absl::StripPrefix(status.message(), absl::StrCat(path, ": ")));
-}
-
-}  // namespace
-
 absl::StatusOr<ModelHandle> Registry::Import(const std::string& model_id,
                                              const ImportContents& contents) {
   RETURN_IF_ERROR(CheckResourceId(model_id, "model_id"));
   if (ModelHandle done = FindRequest(model_id, contents.request_id)) {
     return done;
   }
-  VersionContents version;
-  ASSIGN_OR_RETURN(version.model, Model::Create(contents.config));
-  RETURN_IF_ERROR(CheckVocabulary(*version.model, contents.vocabulary));
-  const absl::StatusOr<Safetensors> file = Safetensors::Open(contents.path);
-  if (!file.ok()) return WithoutPath(file.status(), contents.path);
-  ASSIGN_OR_RETURN(
-      ImportedModel imported,
-      ImportLibrary(*version.model, file->tensors(), contents.options));
-  version.parameters = std::move(imported.parameters);
-  version.names = std::move(imported.names);
-  version.vocabulary = contents.vocabulary;
-  version.source = "imported";
-  version.request_id = contents.request_id;
+  ASSIGN_OR_RETURN(VersionContents version, ReadImport(contents));
   return Publish(model_id, std::move(version));
 }
 
@@ -292,7 +125,7 @@ absl::StatusOr<ModelHandle> Registry::AddVersion(const std::string& model_id,
     if (entry->deleted) continue;
     auto version = AddTo(*entry, model_id, contents, must_be_new);
     if (entry->versions.empty()) {
-      RemoveEmptyFolders(model_id);
+      entry->folder.RemoveIfEmpty();
       absl::MutexLock lock(&mutex_);
       entry->deleted = true;
       models_.erase(model_id);
@@ -308,50 +141,72 @@ absl::StatusOr<ModelHandle> Registry::AddTo(Entry& entry,
   if (ModelHandle done = entry.OfRequest(contents.request_id)) return done;
   if (must_be_new && !entry.versions.empty()) {
     return absl::AlreadyExistsError(
-        absl::StrCat(ModelName(model_id), " already exists"));
+        absl::StrCat(NameOfModel(model_id), " already exists"));
   }
-  const int64_t number =
-      entry.versions.empty() ? 1 : entry.versions.rbegin()->first + 1;
-  auto version = MakeVersion(model_id, number, entry.newest(), contents);
-  RETURN_IF_ERROR(
-      Store(VersionFolder(model_id, number), contents.parameters, *version));
+  const int64_t number = entry.last_number + 1;
+  ASSIGN_OR_RETURN(ModelHandle version,
+                   entry.folder.Store(number, entry.newest(), contents));
   absl::MutexLock lock(&mutex_);
   entry.versions.emplace(number, version);
-  return ModelHandle(std::move(version));
+  entry.last_number = number;
+  return version;
 }
 
 // --- Looking ---
 
-std::shared_ptr<Registry::Entry> Registry::Find(absl::string_view id) const {
+std::shared_ptr<Registry::Entry> Registry::FindOrNull(
+    absl::string_view id) const {
   absl::MutexLock lock(&mutex_);
   const auto it = models_.find(id);
   return it == models_.end() || it->second->versions.empty() ? nullptr
                                                              : it->second;
 }
 
+absl::StatusOr<std::shared_ptr<Registry::Entry>> Registry::Find(
+    absl::string_view id) const {
+  std::shared_ptr<Entry> entry = FindOrNull(id);
+  if (entry == nullptr) return NoSuchModel(id);
+  return entry;
+}
+
 std::shared_ptr<Registry::Entry> Registry::FindOrAdd(const std::string& id) {
   absl::MutexLock lock(&mutex_);
   std::shared_ptr<Entry>& entry = models_[id];
-  if (entry == nullptr) entry = std::make_shared<Entry>();
+  if (entry == nullptr) entry = std::make_shared<Entry>(Folder(id));
   return entry;
 }
 
 absl::StatusOr<ModelHandle> Registry::Get(absl::string_view name) const {
-  ASSIGN_OR_RETURN(const ParsedName parsed, ParseName(name));
-  const std::shared_ptr<Entry> entry = Find(parsed.id);
-  if (entry == nullptr) return NoSuchModel(parsed.id);
+  ASSIGN_OR_RETURN(const ModelName parsed, ParseModelName(name));
+  ASSIGN_OR_RETURN(const auto entry, Find(parsed.id));
   absl::MutexLock lock(&mutex_);
-  if (parsed.number == 0) return entry->versions.rbegin()->second;
-  const auto it = entry->versions.find(parsed.number);
-  if (it != entry->versions.end()) return it->second;
-  return absl::NotFoundError(absl::StrCat(
-      "there is no ", name, "; the newest version of ", ModelName(parsed.id),
-      " is ", entry->versions.rbegin()->first));
+  return Resolve(*entry, parsed);
+}
+
+absl::StatusOr<ModelHandle> Registry::Resolve(const Entry& entry,
+                                              const ModelName& name) const {
+  if (name.names_model()) return entry.versions.rbegin()->second;
+  int64_t number = name.number;
+  if (!name.alias.empty()) {
+    RETURN_IF_ERROR(entry.aliases.status());
+    const auto alias = entry.aliases->find(name.alias);
+    if (alias == entry.aliases->end()) {
+      return absl::NotFoundError(
+          absl::StrCat("there is no ", NameOfAlias(name.id, name.alias)));
+    }
+    number = alias->second;
+  }
+  const auto it = entry.versions.find(number);
+  if (it != entry.versions.end()) return it->second;
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", NameOfVersion(name.id, number),
+                   "; the newest version of ", NameOfModel(name.id), " is ",
+                   entry.versions.rbegin()->first));
 }
 
 ModelHandle Registry::FindRequest(absl::string_view model_id,
                                   absl::string_view request_id) const {
-  const std::shared_ptr<Entry> entry = Find(model_id);
+  const std::shared_ptr<Entry> entry = FindOrNull(model_id);
   if (entry == nullptr) return nullptr;
   absl::MutexLock lock(&mutex_);
   return entry->OfRequest(request_id);
@@ -359,14 +214,15 @@ ModelHandle Registry::FindRequest(absl::string_view model_id,
 
 namespace {
 
-template <typename Versions>
-ModelSummary Summarize(const std::string& id, const Versions& versions) {
+template <typename Entry>
+ModelSummary Summarize(const std::string& id, const Entry& entry) {
   ModelSummary summary;
-  summary.name = ModelName(id);
-  summary.latest_version = VersionName(id, versions.rbegin()->first);
-  summary.version_count = static_cast<int64_t>(versions.size());
+  summary.name = NameOfModel(id);
+  summary.latest_version = NameOfVersion(id, entry.versions.rbegin()->first);
+  summary.version_count = static_cast<int64_t>(entry.versions.size());
+  if (entry.aliases.ok()) summary.aliases = *entry.aliases;
   summary.create_time = absl::InfinitePast();
-  for (const auto& [number, version] : versions) {
+  for (const auto& [number, version] : entry.versions) {
     if (!version.ok()) continue;
     summary.create_time = (*version)->create_time;
     break;
@@ -374,24 +230,14 @@ ModelSummary Summarize(const std::string& id, const Versions& versions) {
   return summary;
 }
 
-// "models/ID" -> ID.
-absl::StatusOr<std::string> ParseModelName(absl::string_view name) {
-  ASSIGN_OR_RETURN(ParsedName parsed, ParseName(name));
-  if (parsed.number == 0) return parsed.id;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", name, "\" names a version; a model is asked for: models/",
-      parsed.id));
-}
-
 }  // namespace
 
 absl::StatusOr<ModelSummary> Registry::Describe(
     absl::string_view model_name) const {
-  ASSIGN_OR_RETURN(const std::string id, ParseModelName(model_name));
-  const std::shared_ptr<Entry> entry = Find(id);
-  if (entry == nullptr) return NoSuchModel(id);
+  ASSIGN_OR_RETURN(const std::string id, ParseModelOnly(model_name));
+  ASSIGN_OR_RETURN(const auto entry, Find(id));
   absl::MutexLock lock(&mutex_);
-  return Summarize(id, entry->versions);
+  return Summarize(id, *entry);
 }
 
 std::vector<ModelSummary> Registry::ListModels(absl::string_view after,
@@ -402,16 +248,15 @@ std::vector<ModelSummary> Registry::ListModels(absl::string_view after,
        it != models_.end() && static_cast<int64_t>(summaries.size()) < limit;
        ++it) {
     if (it->second->versions.empty()) continue;
-    summaries.push_back(Summarize(it->first, it->second->versions));
+    summaries.push_back(Summarize(it->first, *it->second));
   }
   return summaries;
 }
 
 absl::StatusOr<std::vector<ModelHandle>> Registry::ListVersions(
     absl::string_view model_name, int64_t after, int64_t limit) const {
-  ASSIGN_OR_RETURN(const std::string id, ParseModelName(model_name));
-  const std::shared_ptr<Entry> entry = Find(id);
-  if (entry == nullptr) return NoSuchModel(id);
+  ASSIGN_OR_RETURN(const std::string id, ParseModelOnly(model_name));
+  ASSIGN_OR_RETURN(const auto entry, Find(id));
   std::vector<ModelHandle> versions;
   absl::MutexLock lock(&mutex_);
   for (auto it = entry->versions.upper_bound(after);
@@ -430,6 +275,7 @@ std::vector<absl::Status> Registry::Unreadable() const {
     for (const auto& [number, version] : entry->versions) {
       if (!version.ok()) errors.push_back(version.status());
     }
+    if (!entry->aliases.ok()) errors.push_back(entry->aliases.status());
   }
   return errors;
 }
@@ -441,9 +287,8 @@ void Registry::OnDelete(std::function<void(const ModelVersion&)> callback) {
 }
 
 absl::Status Registry::Delete(absl::string_view model_name) {
-  ASSIGN_OR_RETURN(const std::string id, ParseModelName(model_name));
-  const std::shared_ptr<Entry> entry = Find(id);
-  if (entry == nullptr) return NoSuchModel(id);
+  ASSIGN_OR_RETURN(const std::string id, ParseModelOnly(model_name));
+  ASSIGN_OR_RETURN(const auto entry, Find(id));
   absl::MutexLock change(&entry->change);
   if (entry->deleted) return NoSuchModel(id);
   // Before the files go, so that whoever misses them knows why.
@@ -453,7 +298,7 @@ absl::Status Registry::Delete(absl::string_view model_name) {
     }
   };
   mark(true);
-  const auto aside = MoveAside(ModelFolder(id));
+  const auto aside = entry->folder.MoveAside();
   if (!aside.ok()) {
     mark(false);
     return aside.status();
@@ -467,6 +312,100 @@ absl::Status Registry::Delete(absl::string_view model_name) {
     if (version.ok() && on_delete_) on_delete_(**version);
   }
   RemoveTree(*aside).IgnoreError();  // swept at the next start
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status CheckMayGo(const std::string& name, size_t num_versions,
+                        const std::vector<std::string>& aliases) {
+  if (!aliases.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, ": ", absl::StrJoin(aliases, ", "),
+                     aliases.size() == 1 ? " points" : " point",
+                     " at it; point elsewhere first"));
+  }
+  if (num_versions > 1) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      name, ": is the only version of its model; delete the model instead"));
+}
+
+}  // namespace
+
+absl::Status Registry::DeleteVersion(absl::string_view version_name) {
+  ASSIGN_OR_RETURN(const ModelName name, ParseVersionOnly(version_name));
+  ASSIGN_OR_RETURN(const auto entry, Find(name.id));
+  absl::MutexLock change(&entry->change);
+  if (entry->deleted) return NoSuchModel(name.id);
+  const auto found = entry->versions.find(name.number);
+  if (found == entry->versions.end()) {
+    return absl::NotFoundError(absl::StrCat("there is no ", version_name));
+  }
+  RETURN_IF_ERROR(CheckMayGo(std::string(version_name), entry->versions.size(),
+                             entry->AliasesOf(name.number)));
+  const absl::StatusOr<ModelHandle> version = found->second;
+  if (version.ok()) (*version)->MarkDeleted(true);
+  const auto aside = entry->folder.MoveVersionAside(
+      name.number, /*keep_number=*/name.number == entry->last_number);
+  if (!aside.ok()) {
+    if (version.ok()) (*version)->MarkDeleted(false);
+    return aside.status();
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    entry->versions.erase(name.number);
+  }
+  if (version.ok() && on_delete_) on_delete_(**version);
+  RemoveTree(*aside).IgnoreError();  // swept at the next start
+  return absl::OkStatus();
+}
+
+// --- Aliases ---
+
+absl::Status Registry::SetAlias(absl::string_view alias_name,
+                                absl::string_view version_name) {
+  ASSIGN_OR_RETURN(const ModelName alias, ParseAliasOnly(alias_name));
+  ASSIGN_OR_RETURN(const ModelName target, ParseModelName(version_name));
+  if (target.id != alias.id) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(alias_name, ": cannot point at ", version_name,
+                     ", which is of another model"));
+  }
+  ASSIGN_OR_RETURN(const auto entry, Find(alias.id));
+  absl::MutexLock change(&entry->change);
+  if (entry->deleted) return NoSuchModel(alias.id);
+  ModelHandle version;
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(version, Resolve(*entry, target));
+  }
+  Aliases after = entry->aliases.value_or(Aliases());
+  after[alias.alias] = version->number;
+  if (static_cast<int64_t>(after.size()) > kMaxAliases) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        alias_name, ": a model has ", kMaxAliases, " aliases at most"));
+  }
+  return ChangeAliases(*entry, after);
+}
+
+absl::Status Registry::DeleteAlias(absl::string_view alias_name) {
+  ASSIGN_OR_RETURN(const ModelName alias, ParseAliasOnly(alias_name));
+  ASSIGN_OR_RETURN(const auto entry, Find(alias.id));
+  absl::MutexLock change(&entry->change);
+  if (entry->deleted) return NoSuchModel(alias.id);
+  RETURN_IF_ERROR(entry->aliases.status());
+  Aliases after = *entry->aliases;
+  if (after.erase(alias.alias) == 0) {
+    return absl::NotFoundError(absl::StrCat("there is no ", alias_name));
+  }
+  return ChangeAliases(*entry, after);
+}
+
+absl::Status Registry::ChangeAliases(Entry& entry, const Aliases& after) {
+  RETURN_IF_ERROR(ReplaceAliases(entry.folder.alias_path(),
+                                 entry.aliases.value_or(Aliases()), after));
+  absl::MutexLock lock(&mutex_);
+  entry.aliases = after;
   return absl::OkStatus();
 }
 

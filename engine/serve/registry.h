@@ -1,12 +1,10 @@
 // Models and their versions, on disk and ready to use.
 //
-//   DATA_DIR/models/ID/versions/N/{config.textproto, model.safetensors,
-//                                  vocabulary.json, metadata.json}
-//
-// model.safetensors has the libraries' keys and layouts, as export writes them.
-// A version is written aside, fsynced and renamed: after a crash it is there
-// whole or not at all. What is here is immutable and shared: a handle keeps its
-// version alive through deletion.
+// Each model has its folder, DATA_DIR/models/ID (model_folder.h). A version is
+// written aside, fsynced and renamed: after a crash it is there whole or not at
+// all. What is here is immutable and shared: a handle keeps its version alive
+// through deletion. Aliases are names that are pointed at one version or
+// another.
 #ifndef RECURVE_ENGINE_SERVE_REGISTRY_H_
 #define RECURVE_ENGINE_SERVE_REGISTRY_H_
 
@@ -14,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,42 +21,20 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "engine/model/library_import.h"
-#include "engine/model/library_keys.h"
-#include "engine/model/model.h"
+#include "engine/serve/alias_file.h"
+#include "engine/serve/model_folder.h"
+#include "engine/serve/model_name.h"
 #include "engine/serve/model_version.h"
-#include "proto/recurve/v1/model_config.pb.h"
+#include "engine/serve/version_contents.h"
 
 namespace recurve {
-
-// What a new version is made of.
-struct VersionContents {
-  std::shared_ptr<const Model> model;
-  ParameterBuffer parameters;
-  std::vector<std::string> vocabulary;  // as long as the model's, or empty
-  std::string source;  // `created`, `imported`, `jobs/...`, `trainers/...`
-  // Module names in model.safetensors. Absent: those of the model's newest
-  // version if it has the same config, else DefaultNames.
-  std::optional<LibraryNames> names;
-  // If a version of this model was made by a call with the same id, that
-  // version is returned and nothing is written. Survives restarts.
-  std::string request_id;
-};
-
-// A checkpoint of the libraries to be read from `path`.
-struct ImportContents {
-  std::string path;
-  v1::ModelConfig config;
-  std::vector<std::string> vocabulary;
-  ImportOptions options;
-  std::string request_id;
-};
 
 struct ModelSummary {
   std::string name;        // models/ID
   absl::Time create_time;  // of the first version that is still there
   std::string latest_version;
   int64_t version_count = 0;
+  Aliases aliases;
 };
 
 // Thread-safe; file work of different models may run at the same time, calls
@@ -82,7 +57,8 @@ class Registry {
   absl::StatusOr<ModelHandle> Import(const std::string& model_id,
                                      const ImportContents& contents);
 
-  // `models/ID` (its newest version) or `models/ID/versions/N`.
+  // `models/ID` (its newest version), `models/ID/versions/N` or
+  // `models/ID/aliases/ALIAS`.
   absl::StatusOr<ModelHandle> Get(absl::string_view name) const;
   // The version that a call with this request id made; null if none did.
   ModelHandle FindRequest(absl::string_view model_id,
@@ -95,37 +71,51 @@ class Registry {
   // that cannot be read are left out.
   absl::StatusOr<std::vector<ModelHandle>> ListVersions(
       absl::string_view model_name, int64_t after, int64_t limit) const;
-  // Why versions cannot be read, one error each.
+  // Why versions, or a model's aliases, cannot be read, one error each.
   std::vector<absl::Status> Unreadable() const;
+
   // With all its versions. Handles stay good, but for weights not read yet.
   absl::Status Delete(absl::string_view model_name);
+  // `models/ID/versions/N`, likewise; its number is not used again.
+  // FailedPrecondition for a model's only one, and while an alias points at it.
+  absl::Status DeleteVersion(absl::string_view version_name);
+
+  // Points `models/ID/aliases/ALIAS` at a version of the same model, which may
+  // be named as in Get. On disk when the call returns; whoever calls Get sees
+  // the version before or the one after. Where the aliases cannot be read, this
+  // one alone is there afterwards.
+  absl::Status SetAlias(absl::string_view alias_name,
+                        absl::string_view version_name);
+  absl::Status DeleteAlias(absl::string_view alias_name);
+  static constexpr int64_t kMaxAliases = 100;  // of a model
 
   // Called, outside the registry's lock, with each version that is deleted.
   // Set it before the registry is shared.
   void OnDelete(std::function<void(const ModelVersion&)> callback);
 
  private:
-  // A version that cannot be read is its error.
-  using Versions = std::map<int64_t, absl::StatusOr<ModelHandle>>;
   struct Entry;
 
   explicit Registry(std::string directory);
   absl::Status Load();
-  // What a model leaves whose first version was not stored.
-  void RemoveEmptyFolders(absl::string_view id) const;
-  std::string ModelFolder(absl::string_view id) const;
-  std::string VersionsFolder(absl::string_view id) const;
-  std::string VersionFolder(absl::string_view id, int64_t number) const;
-  std::shared_ptr<Entry> Find(absl::string_view id) const
+  ModelFolder Folder(const std::string& id) const;
+  std::shared_ptr<Entry> FindOrNull(absl::string_view id) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // NotFound says so.
+  absl::StatusOr<std::shared_ptr<Entry>> Find(absl::string_view id) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<Entry> FindOrAdd(const std::string& id)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<ModelHandle> Resolve(const Entry& entry,
+                                      const ModelName& name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ModelHandle> AddVersion(const std::string& model_id,
                                          VersionContents contents,
                                          bool must_be_new);
   absl::StatusOr<ModelHandle> AddTo(Entry& entry, const std::string& model_id,
                                     VersionContents& contents,
                                     bool must_be_new);
+  absl::Status ChangeAliases(Entry& entry, const Aliases& after);
 
   const std::string directory_;  // DATA_DIR/models
   std::function<void(const ModelVersion&)> on_delete_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -124,7 +125,8 @@ TEST_F(RegistryTest, RefusesBadNames) {
        {"", "lm", "models/", "models/LM", "models/lm/versions",
         "models/lm/versions/0", "models/lm/versions/01",
         "models/lm/versions/-1", "models/lm/versions/x", "models/../etc",
-        "models/lm/versions/1/x"}) {
+        "models/lm/versions/1/x", "models/lm/aliases", "models/lm/aliases/",
+        "models/lm/aliases/..", "models/lm/aliases/A"}) {
     EXPECT_EQ(GetCode(name), absl::StatusCode::kInvalidArgument) << name;
   }
   EXPECT_EQ(GetCode("models/lm"), absl::StatusCode::kNotFound);
@@ -369,6 +371,237 @@ TEST_F(RegistryTest, PublishersOfOneModelGetDifferentNumbers) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ((*registry_->Get("models/lm"))->number, 20);
   EXPECT_EQ(registry_->ListVersions("models/lm", 0, 100)->size(), 20u);
+}
+
+// --- Deleting one version ---
+
+TEST_F(RegistryTest, ADeletedVersionIsGoneAndItsNumberIsNotUsedAgain) {
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(registry_->Publish("lm", Contents(i)).ok());
+  }
+  std::vector<std::string> dropped;
+  registry_->OnDelete(
+      [&](const ModelVersion& v) { dropped.push_back(v.name); });
+  ASSERT_TRUE(registry_->DeleteVersion("models/lm/versions/3").ok());
+  ASSERT_TRUE(registry_->DeleteVersion("models/lm/versions/1").ok());
+  EXPECT_EQ(dropped, (std::vector<std::string>{"models/lm/versions/3",
+                                               "models/lm/versions/1"}));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(GetCode("models/lm/versions/3"), absl::StatusCode::kNotFound);
+    EXPECT_EQ((*registry_->Get("models/lm"))->number, 2);
+    EXPECT_EQ((*registry_->Describe("models/lm")).version_count, 1);
+    Open();
+  }
+  EXPECT_EQ((*registry_->Publish("lm", Contents()))->number, 4);
+  ASSERT_TRUE(registry_->DeleteVersion("models/lm/versions/4").ok());
+  Open();
+  EXPECT_EQ((*registry_->Publish("lm", Contents()))->number, 5);
+}
+
+TEST_F(RegistryTest, VersionsThatAreNeededAreNotDeleted) {
+  ASSERT_TRUE(registry_->Publish("lm", Contents()).ok());
+  EXPECT_EQ(registry_->DeleteVersion("models/lm/versions/1").code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(registry_->Publish("lm", Contents()).ok());
+  ASSERT_TRUE(
+      registry_->SetAlias("models/lm/aliases/stable", "models/lm/versions/1")
+          .ok());
+  const absl::Status refused = registry_->DeleteVersion("models/lm/versions/1");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("stable"), absl::string_view::npos);
+  EXPECT_EQ(registry_->DeleteVersion("models/lm").code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry_->DeleteVersion("models/lm/aliases/stable").code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry_->DeleteVersion("models/lm/versions/3").code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(registry_->DeleteVersion("models/ln/versions/1").code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(RegistryTest, AVersionIsDeletedOrAsItWas) {
+  ASSERT_TRUE(registry_->Publish("lm", Contents()).ok());
+  int64_t number = 1;
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    const auto version = registry_->Publish("lm", Contents());
+    ASSERT_TRUE(version.ok()) << version.status();
+    EXPECT_GT((*version)->number, number) << faults.where();
+    number = (*version)->number;
+    const std::string name = (*version)->name;
+    faults.FailAt(n, EIO);
+    const bool deleted = registry_->DeleteVersion(name).ok();
+    if (!faults.Disarm()) break;
+    for (int i = 0; i < 2; ++i) {
+      const auto found = registry_->Get(name);
+      EXPECT_EQ(found.ok(), !deleted) << faults.where();
+      if (found.ok()) {
+        EXPECT_TRUE((*found)->Parameters().ok());
+      }
+      EXPECT_TRUE(registry_->Unreadable().empty()) << faults.where();
+      Open();
+    }
+  }
+}
+
+// --- Aliases ---
+
+class AliasTest : public RegistryTest {
+ protected:
+  AliasTest() {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(registry_->Publish("lm", Contents(i)).ok());
+    }
+  }
+  absl::Status Set(const std::string& alias, const std::string& version) {
+    return registry_->SetAlias("models/lm/aliases/" + alias, version);
+  }
+  // 0 for an alias that is not there.
+  int64_t Target(const std::string& alias) {
+    const auto version = registry_->Get("models/lm/aliases/" + alias);
+    return version.ok() ? (*version)->number : 0;
+  }
+
+  const std::string path_ = dir_ + "/models/lm/aliases.json";
+};
+
+TEST_F(AliasTest, PointsAtAVersionAcrossRestarts) {
+  ASSERT_TRUE(Set("stable", "models/lm/versions/1").ok());
+  ASSERT_TRUE(Set("canary", "models/lm").ok());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Target("stable"), 1);
+    EXPECT_EQ(Target("canary"), 3);
+    EXPECT_EQ((*registry_->Describe("models/lm")).aliases,
+              (Aliases{{"canary", 3}, {"stable", 1}}));
+    EXPECT_EQ(registry_->ListModels("", 1)[0].aliases.size(), 2u);
+    Open();
+  }
+  // The newest is another now; the alias stays.
+  ASSERT_TRUE(registry_->Publish("lm", Contents()).ok());
+  EXPECT_EQ(Target("canary"), 3);
+  ASSERT_TRUE(Set("stable", "models/lm/aliases/canary").ok());
+  EXPECT_EQ(Target("stable"), 3);
+  ASSERT_TRUE(registry_->DeleteAlias("models/lm/aliases/canary").ok());
+  Open();
+  EXPECT_EQ(Target("stable"), 3);
+  EXPECT_EQ(GetCode("models/lm/aliases/canary"), absl::StatusCode::kNotFound);
+}
+
+TEST_F(AliasTest, BadOnesAreRefusedAndChangeNothing) {
+  ASSERT_TRUE(registry_->Publish("other", Contents()).ok());
+  using Code = absl::StatusCode;
+  EXPECT_EQ(Set("stable", "models/lm/versions/4").code(), Code::kNotFound);
+  EXPECT_EQ(Set("stable", "models/other/versions/1").code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(Set("stable", "1").code(), Code::kInvalidArgument);
+  EXPECT_EQ(Set("", "models/lm").code(), Code::kInvalidArgument);
+  EXPECT_EQ(registry_->SetAlias("models/lm", "models/lm").code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(registry_->SetAlias("models/ln/aliases/a", "models/ln").code(),
+            Code::kNotFound);
+  EXPECT_EQ(registry_->DeleteAlias("models/lm/aliases/stable").code(),
+            Code::kNotFound);
+  EXPECT_TRUE((*registry_->Describe("models/lm")).aliases.empty());
+  EXPECT_EQ(registry_->Describe("models/lm/aliases/stable").status().code(),
+            Code::kInvalidArgument);
+}
+
+TEST_F(AliasTest, AModelHasOnlySoMany) {
+  for (int i = 0; i < Registry::kMaxAliases; ++i) {
+    ASSERT_TRUE(Set(absl::StrCat("a", i), "models/lm").ok());
+  }
+  EXPECT_EQ(Set("b", "models/lm").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Set("a0", "models/lm/versions/1").ok());
+}
+
+TEST_F(AliasTest, GoWithTheModel) {
+  ASSERT_TRUE(Set("stable", "models/lm").ok());
+  ASSERT_TRUE(registry_->Delete("models/lm").ok());
+  ASSERT_TRUE(registry_->Publish("lm", Contents()).ok());
+  EXPECT_EQ(Target("stable"), 0);
+}
+
+TEST_F(AliasTest, ADamagedFileCostsTheAliasesAlone) {
+  ASSERT_TRUE(Set("stable", "models/lm/versions/1").ok());
+  std::ifstream file(path_);
+  const std::string good((std::istreambuf_iterator<char>(file)), {});
+  std::string other_target = good;
+  other_target.replace(good.find("\"stable\": 1") + 10, 1, "2");
+  for (const std::string& bytes :
+       {std::string(), std::string("{"), std::string("[]"),
+        good.substr(0, good.size() / 2), other_target,
+        std::string(R"({"format": 2, "aliases": {}, "sha256": ""})"),
+        std::string(R"({"format": 1, "aliases": {"stable": "x"}})")}) {
+    std::ofstream(path_, std::ios::trunc) << bytes;
+    Open();
+    const absl::Status status =
+        registry_->Get("models/lm/aliases/stable").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << bytes;
+    EXPECT_NE(status.message().find(path_), absl::string_view::npos);
+    ASSERT_EQ(registry_->Unreadable().size(), 1u);
+    EXPECT_EQ((*registry_->Get("models/lm"))->number, 3);
+    EXPECT_TRUE(registry_->Get("models/lm/versions/1").ok());
+    // Setting one anew makes the file good.
+    ASSERT_TRUE(Set("canary", "models/lm/versions/2").ok());
+    Open();
+    EXPECT_EQ(Target("canary"), 2);
+    EXPECT_TRUE(registry_->Unreadable().empty());
+  }
+}
+
+TEST_F(AliasTest, IsSetOrAsItWas) {
+  ASSERT_TRUE(Set("stable", "models/lm/versions/1").ok());
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    const int64_t before = Target("stable");
+    const int64_t after = 3 - before;
+    faults.FailAt(n, EIO);
+    const absl::Status set =
+        Set("stable", absl::StrCat("models/lm/versions/", after));
+    if (!faults.Disarm()) break;
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(Target("stable"), set.ok() ? after : before)
+          << faults.where() << set;
+      EXPECT_TRUE(registry_->Unreadable().empty()) << faults.where();
+      Open();
+    }
+  }
+}
+
+TEST_F(AliasTest, ADiskThatStaysFullCostsNoAlias) {
+  ASSERT_TRUE(Set("stable", "models/lm/versions/1").ok());
+  Faults faults;
+  FaultFileCalls calls(faults);
+  for (int64_t n = 1;; ++n) {
+    faults.FailAt(n, ENOSPC, Faults::kFromThen);
+    const bool set = Set("stable", "models/lm/versions/2").ok();
+    if (!faults.Disarm()) break;
+    EXPECT_FALSE(set) << faults.where();
+    EXPECT_EQ(Target("stable"), 1);
+    Open();
+    EXPECT_TRUE(Target("stable") == 1 || Target("stable") == 2);
+    ASSERT_TRUE(Set("stable", "models/lm/versions/1").ok());
+  }
+}
+
+TEST_F(AliasTest, SeenWhileItIsSwitchedIsTheOneOrTheOther) {
+  ASSERT_TRUE(Set("stable", "models/lm/versions/1").ok());
+  std::atomic<bool> stop = false;
+  std::thread reader([&] {
+    while (!stop) {
+      const auto version = registry_->Get("models/lm/aliases/stable");
+      ASSERT_TRUE(version.ok()) << version.status();
+      EXPECT_TRUE((*version)->number == 1 || (*version)->number == 2);
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(
+        Set("stable", absl::StrCat("models/lm/versions/", 1 + i % 2)).ok());
+  }
+  stop = true;
+  reader.join();
 }
 
 }  // namespace

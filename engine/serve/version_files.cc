@@ -1,6 +1,6 @@
 #include "engine/serve/version_files.h"
 
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <utility>
@@ -210,11 +210,14 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> ReadVersionFiles(
   } catch (const Json::exception& e) {
     return Damaged(path, e.what());
   }
-  struct stat info;
-  const std::string weights = Path(directory, kWeightsFile);
-  if (stat(weights.c_str(), &info) != 0)
-    return Damaged(weights, "is not there");
+  RETURN_IF_ERROR(CheckWeightsFile(*version));
   return version;
+}
+
+absl::Status CheckWeightsFile(const ModelVersion& version) {
+  const std::string path = Path(version.directory, kWeightsFile);
+  if (access(path.c_str(), R_OK) == 0) return absl::OkStatus();
+  return Damaged(path, "is not there, or may not be read");
 }
 
 absl::StatusOr<ParameterBuffer> ReadParameters(const ModelVersion& version) {

@@ -31,6 +31,9 @@ absl::Status WriteVersionFiles(const ParameterBuffer& parameters,
 absl::StatusOr<std::shared_ptr<ModelVersion>> ReadVersionFiles(
     const std::string& directory);
 
+// DataLoss if the file of weights is not there or may not be read.
+absl::Status CheckWeightsFile(const ModelVersion& version);
+
 // The weights in version.directory, checked against version.sha256.
 absl::StatusOr<ParameterBuffer> ReadParameters(const ModelVersion& version);
 
