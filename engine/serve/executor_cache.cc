@@ -15,7 +15,8 @@ class ExecutorCache::Slot {
  public:
   // Tells a version from a later one at the same address.
   std::weak_ptr<const ModelVersion> version;
-  int uses = 0;  // guarded by the cache's mutex
+  int uses = 0;         // guarded by the cache's mutex
+  bool pinned = false;  // likewise
   // Changed by the device's thread while in use, ended by who takes it out. The
   // caller's: holds nothing.
   Ledger::Reservation memory;
@@ -82,7 +83,7 @@ absl::StatusOr<std::unique_ptr<ExecutorCache::Slot>> ExecutorCache::Load(
   const int64_t bytes =
       static_cast<int64_t>(parameters->size() * sizeof(float));
   auto slot = std::make_unique<Slot>();
-  slot->version = version;
+  slot->version = version->weak_from_this();  // not of the one use of it
   slot->uses = 1;
   slot->backend = std::make_unique<AccountBackend>(backend, held.account());
   ASSIGN_OR_RETURN(slot->parameters, slot->backend->Allocate(bytes));
@@ -116,6 +117,22 @@ bool ExecutorCache::AnyInUse() const {
   });
 }
 
+absl::StatusOr<bool> ExecutorCache::Pin(const ModelHandle& version,
+                                        const MemoryPlan& plan,
+                                        Backend& backend) {
+  ASSIGN_OR_RETURN(Slot* const slot, Acquire(version, plan, backend));
+  absl::MutexLock lock(&mutex_);
+  --slot->uses;
+  return !std::exchange(slot->pinned, true);
+}
+
+void ExecutorCache::Unpin(const ModelVersion& version) {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& slot : slots_) {
+    if (slot->version.lock().get() == &version) slot->pinned = false;
+  }
+}
+
 void ExecutorCache::Drop(const ModelVersion& version) {
   Remove([&](const Slot& slot) {
     const ModelHandle held = slot.version.lock();
@@ -133,14 +150,14 @@ int64_t ExecutorCache::EvictableBytes() {
   absl::MutexLock lock(&mutex_);
   int64_t bytes = 0;
   for (const auto& slot : slots_) {
-    if (slot->uses == 0) bytes += slot->memory.plan().total();
+    if (slot->uses == 0 && !slot->pinned) bytes += slot->memory.plan().total();
   }
   return bytes;
 }
 
 void ExecutorCache::Evict(int64_t bytes) {
   Remove([&bytes](const Slot& slot) {
-    if (bytes <= 0) return false;
+    if (bytes <= 0 || slot.pinned) return false;
     bytes -= slot.memory.plan().total();
     return true;
   });

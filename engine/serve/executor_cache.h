@@ -30,7 +30,7 @@ std::string MemoryOwner(const ModelVersion& version);
 // they are freed. One that nobody uses is evicted when its memory is wanted by
 // whomever, the one used longest ago first; the next use loads it again.
 //
-// Acquire, Release, Drop and Clear on the device's thread alone.
+// Acquire, Release, Pin, Drop and Clear on the device's thread alone.
 class ExecutorCache : public Evictor {
  public:
   // A model in use: from Acquire to Release it stays.
@@ -58,6 +58,13 @@ class ExecutorCache : public Evictor {
   // Whether any model is that is not in memory of the caller's: then others'
   // memory will come back.
   bool AnyInUse() const;
+
+  // Makes the version ready as Acquire does, and keeps it so though nobody uses
+  // it, until Unpin or Drop. True if it was not kept before.
+  absl::StatusOr<bool> Pin(const ModelHandle& version, const MemoryPlan& plan,
+                           Backend& backend);
+  // It may be evicted again.
+  void Unpin(const ModelVersion& version);
 
   // Frees the version's memory; not that of one in use.
   void Drop(const ModelVersion& version);
