@@ -8,6 +8,8 @@
 
 #include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "engine/serve/model_name.h"
 #include "kernels/status.h"
 
 namespace recurve::server {
@@ -145,6 +147,10 @@ v1::Model ToWire(const ModelSummary& summary) {
   }
   wire.set_latest_version(summary.latest_version);
   wire.set_version_count(static_cast<int32_t>(summary.version_count));
+  const absl::string_view id = absl::StripPrefix(summary.name, "models/");
+  for (const auto& [alias, number] : summary.aliases) {
+    (*wire.mutable_aliases())[alias] = NameOfVersion(id, number);
+  }
   return wire;
 }
 

@@ -193,6 +193,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       jobs(std::move(given_jobs)),
       devices(std::move(given_devices)),
       batches(*devices, BatchOptions(config)),
+      loader(batches.admission(), BatchOptions(config)),
       predictor(batches, PredictorOptions(config)),
       evaluator(batches, Evaluator::Options()),
       models(*registry),
@@ -200,9 +201,27 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
                  EvaluateHeldOut(batches)),
       calls(config.max_streams()),
       work("a work thread", config.work_threads(), config.max_queued_work()),
-      io("an io thread", 2, config.max_streams()) {
-  registry->OnDelete(
-      [this](const ModelVersion& version) { batches.Drop(version); });
+      io("an io thread", 2, config.max_streams()),
+      versions(std::make_unique<VersionStates>(*registry, VersionHooks())) {
+  registry->OnDelete([this](const ModelVersion& version) {
+    versions->Forget(version);
+    batches.Drop(version);
+  });
+}
+
+VersionStates::Hooks Engine::VersionHooks() {
+  VersionStates::Hooks hooks;
+  hooks.load = [this](const ModelHandle& version) {
+    return loader.Load(version);
+  };
+  hooks.free = [this](const ModelVersion& version) { batches.Drop(version); };
+  hooks.check_fits = [this](const ModelVersion& version) {
+    return loader.CheckFits(version);
+  };
+  hooks.later = [this](std::function<void()> piece) {
+    work.AddPiece(std::move(piece));
+  };
+  return hooks;
 }
 
 absl::Status Engine::OpenTrainers(TrainerStore::Options options) {

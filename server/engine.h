@@ -20,6 +20,8 @@
 #include "engine/serve/model_exchange.h"
 #include "engine/serve/predictor.h"
 #include "engine/serve/registry.h"
+#include "engine/serve/version_loader.h"
+#include "engine/serve/version_states.h"
 #include "engine/train/trainer_store.h"
 #include "server/call.h"
 #include "server/config.pb.h"
@@ -53,6 +55,7 @@ class Engine {
   const std::unique_ptr<JobStore> jobs;
   const std::unique_ptr<DevicePool> devices;
   BatchRunner batches;
+  VersionLoader loader;
   Predictor predictor;
   const Evaluator evaluator;
   RegistryExchange models;
@@ -68,6 +71,8 @@ class Engine {
   WorkQueue work;
   // Pieces of uploads and streams, changes of jobs: what is short.
   WorkQueue io;
+  // Which versions take requests. Whoever serves them gets its handles here.
+  std::unique_ptr<VersionStates> versions;
 
  private:
   Engine(const ServerConfig& config, DirectoryLock data_dir,
@@ -75,6 +80,7 @@ class Engine {
          std::unique_ptr<Registry> registry,
          std::unique_ptr<DatasetStore> datasets,
          std::unique_ptr<JobStore> jobs);
+  VersionStates::Hooks VersionHooks();
   absl::Status OpenTrainers(TrainerStore::Options options);
 };
 

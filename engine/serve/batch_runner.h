@@ -48,8 +48,6 @@ class BatchRunner {
   // Waits for the states; not from a device's thread. run.done is not used.
   absl::StatusOr<std::vector<float>> RunAndWait(BatchRun run);
 
-  // What the device has ready.
-  ExecutorCache& cache(int rank) { return *caches_[rank]; }
   // Frees what the devices keep for this version once no run uses it: a run
   // under way could not read the weights again.
   void Drop(const ModelVersion& version);

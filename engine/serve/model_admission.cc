@@ -227,6 +227,12 @@ void ModelAdmission::Drop(const ModelVersion& version) {
   DropNow(version);
 }
 
+void ModelAdmission::Keep(const ModelVersion& version) {
+  absl::MutexLock lock(&mutex_);
+  const auto use = uses_.find(&version);
+  if (use != uses_.end()) use->second.drop = false;
+}
+
 void ModelAdmission::DropNow(const ModelVersion& version) {
   for (int rank = 0; rank < devices_.size(); ++rank) {
     // By address alone: the version may be gone when the task runs.

@@ -83,6 +83,11 @@ class ModelAdmission {
   // Frees what the devices keep for this version once nobody uses it: work
   // under way could not read the weights again.
   void Drop(const ModelVersion& version);
+  // Takes back a Drop that still waits for that.
+  void Keep(const ModelVersion& version);
+
+  // What the device has ready.
+  ExecutorCache& cache(int rank) { return *caches_[rank]; }
 
  private:
   struct Visit {  // of some work to a device

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/blocking_counter.h"
+#include "engine/schedule/device.h"
 #include "engine/schedule/task_class.h"
 #include "engine/serve/executor_cache.h"
 #include "kernels/backend.h"
@@ -23,10 +24,8 @@ absl::StatusOr<RunPlan> PlanOf(DevicePool& devices, const RunLimits& limits,
 // One version on its way to several devices.
 class Loading {
  public:
-  Loading(DevicePool& devices, BatchRunner& runner, ModelHandle version,
-          RunPlan plan)
-      : devices_(devices),
-        runner_(runner),
+  Loading(ModelAdmission& admission, ModelHandle version, RunPlan plan)
+      : admission_(admission),
         version_(std::move(version)),
         plan_(std::move(plan)),
         results_(plan_.ranks.size()),
@@ -43,8 +42,10 @@ class Loading {
   }
 
  private:
-  DeviceWorker& device(size_t i) { return devices_.device(plan_.ranks[i]); }
-  ExecutorCache& cache(size_t i) { return runner_.cache(plan_.ranks[i]); }
+  DeviceWorker& device(size_t i) {
+    return admission_.devices().device(plan_.ranks[i]);
+  }
+  ExecutorCache& cache(size_t i) { return admission_.cache(plan_.ranks[i]); }
 
   // Again behind the tasks that free memory, which may be training's.
   void Try(size_t i, TaskClass task_class) {
@@ -79,8 +80,7 @@ class Loading {
     }
   }
 
-  DevicePool& devices_;
-  BatchRunner& runner_;
+  ModelAdmission& admission_;
   const ModelHandle version_;
   const RunPlan plan_;
   // Whether it was not kept there before; each its device's thread's.
@@ -91,12 +91,14 @@ class Loading {
 }  // namespace
 
 absl::Status VersionLoader::Load(const ModelHandle& version) {
-  ASSIGN_OR_RETURN(RunPlan plan, PlanOf(devices_, limits_, *version));
-  return Loading(devices_, runner_, version, std::move(plan)).Run();
+  ASSIGN_OR_RETURN(RunPlan plan,
+                   PlanOf(admission_.devices(), limits_, *version));
+  admission_.Keep(*version);
+  return Loading(admission_, version, std::move(plan)).Run();
 }
 
 absl::Status VersionLoader::CheckFits(const ModelVersion& version) const {
-  return PlanOf(devices_, limits_, version).status();
+  return PlanOf(admission_.devices(), limits_, version).status();
 }
 
 }  // namespace recurve

@@ -3,8 +3,7 @@
 #define RECURVE_ENGINE_SERVE_VERSION_LOADER_H_
 
 #include "absl/status/status.h"
-#include "engine/schedule/device.h"
-#include "engine/serve/batch_runner.h"
+#include "engine/serve/model_admission.h"
 #include "engine/serve/model_version.h"
 #include "engine/serve/run_plan.h"
 
@@ -13,23 +12,21 @@ namespace recurve {
 // Thread-safe.
 class VersionLoader {
  public:
-  // Both outlive the loader; `limits` are those of the runner.
-  VersionLoader(DevicePool& devices, BatchRunner& runner,
-                const RunLimits& limits)
-      : devices_(devices), runner_(runner), limits_(limits) {}
+  // `admission` outlives the loader; `limits` are those of whoever runs passes.
+  VersionLoader(ModelAdmission& admission, const RunLimits& limits)
+      : admission_(admission), limits_(limits) {}
 
   // On each device that has room beside what is in use: the weights and the
-  // arena of the largest pass that requests are given, until BatchRunner::Drop.
-  // Waits for it; not on a device's thread. ResourceExhausted, with the
-  // numbers, if no device has; DataLoss or NotFound as
-  // ModelVersion::Parameters. Errors change nothing.
+  // arena of the largest pass that requests are given, until
+  // ModelAdmission::Drop. Waits for it; not on a device's thread.
+  // ResourceExhausted, with the numbers, if no device has; DataLoss or NotFound
+  // as ModelVersion::Parameters. Errors change nothing.
   absl::Status Load(const ModelHandle& version);
   // Whether some device could ever hold it.
   absl::Status CheckFits(const ModelVersion& version) const;
 
  private:
-  DevicePool& devices_;
-  BatchRunner& runner_;
+  ModelAdmission& admission_;
   const RunLimits limits_;
 };
 

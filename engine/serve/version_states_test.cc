@@ -243,7 +243,7 @@ class LoadedVersionsTest : public VersionsTest {
     const RunLimits limits = {.max_batch_rows = kRows};
     runner_ = std::make_unique<BatchRunner>(*devices_, limits);
     predictor_ = std::make_unique<Predictor>(*runner_, Predictor::Options());
-    loader_ = std::make_unique<VersionLoader>(*devices_, *runner_, limits);
+    loader_ = std::make_unique<VersionLoader>(runner_->admission(), limits);
     VersionStates::Hooks hooks;
     hooks.load = [this](const ModelHandle& v) { return loader_->Load(v); };
     hooks.free = [this](const ModelVersion& v) { runner_->Drop(v); };

@@ -42,7 +42,7 @@ bool NamesTrainer(absl::string_view model) {
 // At once; null for weights in training that FindModel has to fetch.
 absl::StatusOr<ModelHandle> FindReadyModel(const Engine& engine,
                                            absl::string_view model) {
-  if (!NamesTrainer(model)) return engine.registry->Get(model);
+  if (!NamesTrainer(model)) return engine.versions->Enter(model);
   ASSIGN_OR_RETURN(const std::string id, ParseName(model, "trainers", "model"));
   return engine.trainers->ReadyWeights(id);
 }
@@ -51,7 +51,7 @@ absl::StatusOr<ModelHandle> FindReadyModel(const Engine& engine,
 absl::StatusOr<ModelHandle> FindModel(const Engine& engine,
                                       absl::string_view model,
                                       const CallControl& control) {
-  if (!NamesTrainer(model)) return engine.registry->Get(model);
+  if (!NamesTrainer(model)) return engine.versions->Enter(model);
   ASSIGN_OR_RETURN(const std::string id, ParseName(model, "trainers", "model"));
   return engine.trainers->Weights(id, control.deadline);
 }

@@ -16,6 +16,7 @@
 #include "server/file_stream.h"
 #include "server/request_strings.h"
 #include "server/resource_name.h"
+#include "server/services/model_versions.h"
 #include "server/services/services.h"
 #include "server/stream_call.h"
 #include "server/upload_call.h"
@@ -55,7 +56,7 @@ absl::Status GetModelVersion(Engine& engine,
                              v1::ModelVersion* response) {
   ASSIGN_OR_RETURN(const ModelHandle version,
                    engine.registry->Get(request.name()));
-  *response = ToWire(*version, /*with_vocabulary=*/true);
+  *response = ToWire(engine, *version, /*with_vocabulary=*/true);
   return absl::OkStatus();
 }
 
@@ -98,7 +99,8 @@ absl::Status ListModelVersions(Engine& engine,
       response->set_next_page_token(absl::StrCat(after));
       break;
     }
-    *response->add_versions() = ToWire(*version, /*with_vocabulary=*/false);
+    *response->add_versions() =
+        ToWire(engine, *version, /*with_vocabulary=*/false);
     after = version->number;
   }
   return absl::OkStatus();
@@ -114,7 +116,7 @@ class ImportSink : public UploadSink {
     RETURN_IF_ERROR(CheckResourceId(header.model_id(), "header.model_id"));
     if (ModelHandle done = engine.registry->FindRequest(header.model_id(),
                                                         header.request_id())) {
-      *response = ToWire(*done, /*with_vocabulary=*/true);
+      *response = ToWire(engine, *done, /*with_vocabulary=*/true);
       return nullptr;
     }
     // What can be said before the bytes are there.
@@ -141,7 +143,7 @@ class ImportSink : public UploadSink {
     contents.request_id = header_.request_id();
     ASSIGN_OR_RETURN(const ModelHandle version,
                      engine_.registry->Import(header_.model_id(), contents));
-    *response_ = ToWire(*version, /*with_vocabulary=*/true);
+    *response_ = ToWire(engine_, *version, /*with_vocabulary=*/true);
     return absl::OkStatus();
   }
 
@@ -241,6 +243,57 @@ class ModelsService final : public v1::Models::CallbackService {
     return ReplyNow(context, [&] {
       return server::ListModelVersions(engine_, *request, response);
     });
+  }
+
+  grpc::ServerUnaryReactor* SetModelAlias(
+      CallbackServerContext* context, const v1::SetModelAliasRequest* request,
+      v1::Model* response) override {
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request, response](const CallControl&) {
+                         return server::SetModelAlias(engine_, *request,
+                                                      response);
+                       });
+  }
+
+  grpc::ServerUnaryReactor* DeleteModelAlias(
+      CallbackServerContext* context,
+      const v1::DeleteModelAliasRequest* request, Empty*) override {
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request](const CallControl&) {
+                         return engine_.registry->DeleteAlias(request->name());
+                       });
+  }
+
+  grpc::ServerUnaryReactor* LoadModelVersion(
+      CallbackServerContext* context,
+      const v1::LoadModelVersionRequest* request,
+      v1::ModelVersion* response) override {
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request, response](const CallControl&) {
+                         return server::LoadModelVersion(engine_, *request,
+                                                         response);
+                       });
+  }
+
+  grpc::ServerUnaryReactor* UnloadModelVersion(
+      CallbackServerContext* context,
+      const v1::UnloadModelVersionRequest* request,
+      v1::ModelVersion* response) override {
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request, response](const CallControl&) {
+                         return server::UnloadModelVersion(engine_, *request,
+                                                           response);
+                       });
+  }
+
+  grpc::ServerUnaryReactor* DeleteModelVersion(
+      CallbackServerContext* context,
+      const v1::DeleteModelVersionRequest* request, Empty*) override {
+    return ReplyByWork(
+        engine_.calls, engine_.work, context,
+        [this, request](const CallControl&) {
+          return engine_.registry->DeleteVersion(request->name());
+        });
   }
 
   grpc::ServerReadReactor<v1::ImportModelRequest>* ImportModel(

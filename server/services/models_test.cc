@@ -260,5 +260,130 @@ TEST_F(ModelsTest, ModelsSurviveARestart) {
   EXPECT_EQ(Export("models/lm"), files);
 }
 
+// --- Aliases, one version at a time ---
+
+class ModelVersionsTest : public ModelsTest {
+ protected:
+  // Versions 1 and 2 of `lm`.
+  ModelVersionsTest() {
+    CreateModel("lm", TokenConfig());
+    v1::ImportModelRequest::Header header;
+    header.set_model_id("lm");
+    *header.mutable_config() = TokenConfig();
+    v1::ModelVersion version;
+    ExpectOk(
+        Import(header, Export("models/lm").at("model.safetensors"), &version));
+    EXPECT_EQ(version.name(), Version(2));
+  }
+  static std::string Version(int number) {
+    return "models/lm/versions/" + std::to_string(number);
+  }
+  grpc::Status SetAlias(const std::string& alias, const std::string& version,
+                        v1::Model* model) {
+    v1::SetModelAliasRequest request;
+    request.set_name("models/lm/aliases/" + alias);
+    request.set_model_version(version);
+    return Call(*models, &Stub::SetModelAlias, request, model);
+  }
+  template <typename Request, typename Response>
+  grpc::Status CallNamed(grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                      const Request&,
+                                                      Response*),
+                         const std::string& name, Response* response) {
+    Request request;
+    request.set_name(name);
+    return Call(*models, method, request, response);
+  }
+  v1::ModelVersion::State StateOf(const std::string& name) {
+    v1::ModelVersion version;
+    ExpectOk(CallNamed(&Stub::GetModelVersion, name, &version));
+    return version.state();
+  }
+  grpc::Status Predict(const std::string& name, v1::PredictResponse* response) {
+    v1::PredictRequest request;
+    request.set_model(name);
+    *request.mutable_batch() = Tokens({{1, 2}});
+    return Call(*inference, &v1::Inference::Stub::Predict, request, response);
+  }
+};
+
+TEST_F(ModelVersionsTest, AnAliasIsAnotherNameOfAVersion) {
+  v1::Model model;
+  ExpectOk(SetAlias("stable", Version(1), &model));
+  EXPECT_EQ(model.aliases().at("stable"), Version(1));
+  v1::PredictResponse response;
+  ExpectOk(Predict("models/lm/aliases/stable", &response));
+  EXPECT_EQ(response.model_version(), Version(1));
+  ExpectOk(SetAlias("stable", Version(2), &model));
+  Start();
+  ExpectOk(Predict("models/lm/aliases/stable", &response));
+  EXPECT_EQ(response.model_version(), Version(2));
+  ExpectOk(Get("models/lm", &model));
+  EXPECT_EQ(model.aliases_size(), 1);
+
+  ExpectError(SetAlias("stable", Version(3), &model), StatusCode::NOT_FOUND,
+              Version(3));
+  ExpectError(SetAlias("A", Version(1), &model), StatusCode::INVALID_ARGUMENT,
+              "alias");
+  google::protobuf::Empty empty;
+  ExpectOk(
+      CallNamed(&Stub::DeleteModelAlias, "models/lm/aliases/stable", &empty));
+  ExpectError(Predict("models/lm/aliases/stable", &response),
+              StatusCode::NOT_FOUND, "models/lm/aliases/stable");
+}
+
+TEST_F(ModelVersionsTest, LoadedUnloadedAndTakenBack) {
+  EXPECT_EQ(StateOf(Version(1)), v1::ModelVersion::ON_DEMAND);
+  v1::ModelVersion version;
+  ExpectOk(CallNamed(&Stub::LoadModelVersion, Version(1), &version));
+  EXPECT_EQ(version.state(), v1::ModelVersion::LOADED);
+  EXPECT_EQ(version.name(), Version(1));
+  v1::PredictResponse response;
+  ExpectOk(Predict(Version(1), &response));
+
+  ExpectOk(CallNamed(&Stub::UnloadModelVersion, Version(1), &version));
+  EXPECT_TRUE(version.state() == v1::ModelVersion::DRAINING ||
+              version.state() == v1::ModelVersion::UNLOADED);
+  while (StateOf(Version(1)) != v1::ModelVersion::UNLOADED) {
+    std::this_thread::yield();  // the device lets go of the last request
+  }
+  ExpectError(Predict(Version(1), &response), StatusCode::FAILED_PRECONDITION,
+              "unloaded");
+  ExpectOk(Predict("models/lm", &response));
+  EXPECT_EQ(response.model_version(), Version(2));
+  v1::ListModelVersionsRequest list;
+  list.set_parent("models/lm");
+  v1::ListModelVersionsResponse page;
+  ExpectOk(Call(*models, &Stub::ListModelVersions, list, &page));
+  EXPECT_EQ(page.versions(0).state(), v1::ModelVersion::UNLOADED);
+  EXPECT_EQ(page.versions(1).state(), v1::ModelVersion::ON_DEMAND);
+
+  ExpectOk(CallNamed(&Stub::LoadModelVersion, Version(1), &version));
+  ExpectOk(Predict(Version(1), &response));
+  ExpectError(CallNamed(&Stub::LoadModelVersion, Version(7), &version),
+              StatusCode::NOT_FOUND, Version(7));
+  // After a restart all are on demand.
+  ExpectOk(CallNamed(&Stub::UnloadModelVersion, Version(1), &version));
+  Start();
+  EXPECT_EQ(StateOf(Version(1)), v1::ModelVersion::ON_DEMAND);
+}
+
+TEST_F(ModelVersionsTest, AVersionThatNothingPointsAtIsDeleted) {
+  v1::Model model;
+  google::protobuf::Empty empty;
+  ExpectOk(SetAlias("stable", Version(2), &model));
+  ExpectError(CallNamed(&Stub::DeleteModelVersion, Version(2), &empty),
+              StatusCode::FAILED_PRECONDITION, "stable");
+  ExpectOk(SetAlias("stable", Version(1), &model));
+  ExpectOk(CallNamed(&Stub::DeleteModelVersion, Version(2), &empty));
+  v1::PredictResponse response;
+  ExpectError(Predict(Version(2), &response), StatusCode::NOT_FOUND,
+              Version(2));
+  ExpectOk(Predict("models/lm", &response));
+  EXPECT_EQ(response.model_version(), Version(1));
+  ExpectError(CallNamed(&Stub::DeleteModelVersion, Version(1), &empty),
+              StatusCode::FAILED_PRECONDITION, "");
+}
+
 }  // namespace
 }  // namespace recurve::server
