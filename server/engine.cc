@@ -105,9 +105,7 @@ Predictor::Options PredictorOptions(const ServerConfig& config) {
   options.max_enqueued = config.max_enqueued();
   options.max_enqueued_bytes = config.max_enqueued_bytes();
   options.max_rows = config.max_request_rows();
-  options.max_result_bytes =
-      std::max(config.max_message_bytes() - kReplyOverheadBytes,
-               config.max_message_bytes() / 2);
+  options.max_result_bytes = MaxResultBytes(config);
   return options;
 }
 
@@ -149,6 +147,11 @@ absl::Duration UpkeepPeriod(const TrainerStore::Options& options) {
 }
 
 }  // namespace
+
+int64_t MaxResultBytes(const ServerConfig& config) {
+  return std::max(config.max_message_bytes() - kReplyOverheadBytes,
+                  config.max_message_bytes() / 2);
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
     const ServerConfig& config) {

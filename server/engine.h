@@ -3,6 +3,7 @@
 #ifndef RECURVE_SERVER_ENGINE_H_
 #define RECURVE_SERVER_ENGINE_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,10 @@
 #include "server/work_queue.h"
 
 namespace recurve::server {
+
+// Of the numbers in one reply, whose message may be as large as the
+// configuration says.
+int64_t MaxResultBytes(const ServerConfig& config);
 
 // The parts are thread-safe, each by itself. Destroyed in reverse order: what
 // uses a part stands below it.

@@ -15,6 +15,7 @@
 #include "kernels/status.h"
 #include "proto/grpc/health/v1/health.pb.h"
 #include "server/access/gate_interceptor.h"
+#include "server/kserve/service.h"
 #include "server/services/services.h"
 
 namespace recurve::server {
@@ -37,6 +38,7 @@ std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
   services.push_back(NewTrainersService(engine));
   services.push_back(NewJobsService(engine));
   services.push_back(NewDevicesService(engine));
+  services.push_back(kserve::NewInferenceProtocolService(engine));
   return services;
 }
 
