@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/model/executor_test_util.h"
 #include "engine/model/test_models.h"
 #include "gtest/gtest.h"
@@ -65,6 +66,81 @@ TEST_F(CudaExecutorTest, PassesThatComeBackSeeTheirOwnBatch) {
     ForwardArgs args;
     args.batch = &batch;
     EXPECT_LT(WorstError(cuda.Output(args), cpu.Output(args)), 1e-5) << seed;
+  }
+}
+
+// Rows of carries in device memory, in another order than in the batch.
+class Pool {
+ public:
+  Pool(Backend& backend, int64_t rows, int64_t cols)
+      : backend_(backend),
+        rows_(*backend.Allocate(rows * cols * sizeof(float))),
+        indices_(*backend.Allocate(2 * rows * sizeof(int32_t))),
+        matrix_(static_cast<float*>(rows_->data()), rows, cols) {
+    std::vector<int32_t> indices(2 * rows);
+    for (int32_t i = 0; i < rows; ++i) {
+      indices[i] = i;
+      indices[rows + i] = static_cast<int32_t>(rows) - 1 - i;
+    }
+    EXPECT_TRUE(backend.Zero(rows_->data(), rows_->bytes()).ok());
+    EXPECT_TRUE(
+        backend.Upload(indices_->data(), indices.data(), indices_->bytes())
+            .ok());
+  }
+
+  absl::Status Gather(Matrix<float> to) {
+    return backend_.CopyRows({matrix_, backwards(), to, forwards(), to.rows});
+  }
+  absl::Status Scatter(Matrix<float> from) {
+    return backend_.CopyRows(
+        {from, forwards(), matrix_, backwards(), from.rows});
+  }
+
+ private:
+  const int32_t* forwards() const {
+    return static_cast<const int32_t*>(indices_->data());
+  }
+  const int32_t* backwards() const { return forwards() + matrix_.rows; }
+
+  Backend& backend_;
+  const std::unique_ptr<DeviceBuffer> rows_;
+  const std::unique_ptr<DeviceBuffer> indices_;
+  const Matrix<float> matrix_;
+};
+
+TEST_F(CudaExecutorTest, PartsGoOnFromCarriesInDeviceMemory) {
+  for (const char* pooling : {"POOLING_LAST", "POOLING_MEAN", "POOLING_MAX"}) {
+    const std::string textproto = absl::StrCat(
+        "input { features { size: 4 } } blocks { sru { hidden_size: 5 } } "
+        "blocks { name: 'q' qrnn { hidden_size: 7 window: 2 } } "
+        "output { pooling: ",
+        pooling, " }");
+    TestExecutor cpu(textproto), cuda(textproto, Device());
+    const SequenceBatch whole = RandomBatch(cpu.model(), {12, 12, 12}, 5);
+    ForwardArgs args;
+    args.batch = &whole;
+    const std::vector<float> expected = cpu.Output(args);
+
+    Pool pool(cuda.backend(), 3, cuda.model().carry_size());
+    std::vector<float> output;
+    int64_t done = 0;
+    for (const int64_t length : {1, 0, 6, 5}) {
+      SequenceBatch part;
+      for (int64_t b = 0; b < 3; ++b) {
+        part.cu_seqlens.push_back((b + 1) * length);
+        const auto first = whole.features.begin() + (12 * b + done) * 4;
+        part.features.insert(part.features.end(), first, first + length * 4);
+      }
+      args.batch = &part;
+      args.place_state = [&](Matrix<float> state) {
+        return pool.Gather(state);
+      };
+      const ForwardResult result = cuda.Forward(args);
+      ASSERT_TRUE(pool.Scatter(result.state).ok());
+      output = cuda.ToHost(result.output);
+      done += length;
+    }
+    EXPECT_LT(WorstError(output, expected), 1e-5) << pooling;
   }
 }
 

@@ -251,36 +251,6 @@ TEST(PoolForward, PartsAreTheSameForAnyThreads) {
   }
 }
 
-TEST(PoolForward, RefusesCarriesThatDoNotFit) {
-  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  const auto code_after = [](PoolKind kind, auto change) {
-    Batch batch(kind, {0, 2, 5}, 4, 12);
-    Carry carry(2, 4);
-    batch.args.argmax = {};
-    batch.args.carry = carry.view;
-    change(batch.args);
-    return PoolForward(batch.args).code();
-  };
-  const auto as_is = [](auto&) {};
-  EXPECT_EQ(code_after(PoolKind::kMean, as_is), absl::StatusCode::kOk);
-  EXPECT_EQ(code_after(PoolKind::kMax, as_is), absl::StatusCode::kOk);
-  EXPECT_EQ(code_after(PoolKind::kLast, as_is), kInvalid);
-  EXPECT_EQ(code_after(PoolKind::kMean, [](auto& a) { a.carry.sums = {}; }),
-            kInvalid);
-  EXPECT_EQ(code_after(PoolKind::kMax, [](auto& a) { a.carry.maxima = {}; }),
-            kInvalid);
-  EXPECT_EQ(code_after(PoolKind::kMean, [](auto& a) { a.carry.rows.rows = 1; }),
-            kInvalid);
-  EXPECT_EQ(code_after(PoolKind::kMean, [](auto& a) { a.carry.sums.cols = 3; }),
-            kInvalid);
-  std::vector<int32_t> argmax(8);
-  EXPECT_EQ(code_after(PoolKind::kMax,
-                       [&](auto& a) {
-                         a.argmax = {argmax.data(), 2, 4};
-                       }),
-            kInvalid);
-}
-
 TEST(PoolForward, SequencesDoNotDependOnTheirBatch) {
   for (PoolKind kind : kKinds) {
     Batch all(kind, {0, 4, 9, 20}, 70, 7);
