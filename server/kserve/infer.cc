@@ -57,8 +57,10 @@ class Call {
                                         const CallControl& control) {
     PredictRequest native;
     ASSIGN_OR_RETURN(native.version,
-                     FindVersion(*engine_.registry, request.model_name(),
-                                 request.model_version()));
+                     FindVersion(request.model_name(), request.model_version(),
+                                 [this](absl::string_view name) {
+                                   return engine_.versions->Enter(name);
+                                 }));
     ASSIGN_OR_RETURN(request_,
                      kserve::Decode(request, *native.version->model, regions,
                                     LimitsOf(engine_.config)));

@@ -56,11 +56,11 @@ void SetScheduling(const ServingLimits& limits, bool sequences,
 }  // namespace
 
 inference::ModelMetadataResponse MetadataOf(
-    const ModelVersion& version, absl::Span<const int64_t> versions) {
+    const ModelVersion& version, absl::Span<const ModelHandle> versions) {
   inference::ModelMetadataResponse metadata;
   metadata.set_name(version.model_id);
-  for (const int64_t number : versions) {
-    metadata.add_versions(absl::StrCat(number));
+  for (const ModelHandle& other : versions) {
+    metadata.add_versions(absl::StrCat(other->number));
   }
   metadata.set_platform(kPlatform);
   for (const ModelTensor& input : InputsOf(*version.model)) {

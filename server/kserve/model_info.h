@@ -24,8 +24,8 @@ struct ServingLimits {
 };
 
 // `versions` are those that there are of the model.
-inference::ModelMetadataResponse MetadataOf(const ModelVersion& version,
-                                            absl::Span<const int64_t> versions);
+inference::ModelMetadataResponse MetadataOf(
+    const ModelVersion& version, absl::Span<const ModelHandle> versions);
 
 // Models that can keep the state of a sequence say so by sequence_batching,
 // which sends load generators to their sequence mode, unless `plain`; such

@@ -2,28 +2,84 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "engine/model/tensor_data.h"
+#include "kernels/status.h"
 #include "server/kserve/models.h"
 
 namespace recurve::server::kserve {
+namespace {
 
-inference::RepositoryIndexResponse IndexOf(const Registry& registry) {
-  inference::RepositoryIndexResponse index;
+using ModelIndex = inference::RepositoryIndexResponse::ModelIndex;
+
+void SetState(VersionState state, ModelIndex& index) {
+  switch (state) {
+    case VersionState::kOnDemand:
+    case VersionState::kLoaded:
+      index.set_state("READY");
+      break;
+    case VersionState::kDraining:
+      index.set_state("UNLOADING");
+      index.set_reason("unloaded; sessions or requests still go on");
+      break;
+    case VersionState::kUnloaded:
+      index.set_state("UNAVAILABLE");
+      index.set_reason("unloaded");
+      break;
+  }
+}
+
+ModelIndex IndexOf(const ModelVersion& version, const VersionStates& states) {
+  ModelIndex index;
+  index.set_name(version.model_id);
+  index.set_version(absl::StrCat(version.number));
+  SetState(states.StateOf(version), index);
+  return index;
+}
+
+}  // namespace
+
+inference::RepositoryIndexResponse IndexOf(
+    const Registry& registry, const VersionStates& states,
+    const inference::RepositoryIndexRequest& request) {
+  inference::RepositoryIndexResponse response;
   for (const ModelSummary& summary : registry.ListModels(
            /*after=*/"", std::numeric_limits<int64_t>::max())) {
-    const std::string id(absl::StripPrefix(summary.name, "models/"));
-    const auto versions = VersionNumbers(registry, id);
+    const auto versions = VersionsOf(
+        registry, std::string(absl::StripPrefix(summary.name, "models/")));
     if (!versions.ok()) continue;  // deleted meanwhile
-    for (const int64_t number : *versions) {
-      auto& model = *index.add_models();
-      model.set_name(id);
-      model.set_version(absl::StrCat(number));
-      model.set_state("READY");
+    for (const ModelHandle& version : *versions) {
+      ModelIndex index = IndexOf(*version, states);
+      if (request.ready() && index.state() != "READY") continue;
+      *response.add_models() = std::move(index);
     }
   }
-  return index;
+  return response;
+}
+
+absl::Status Load(VersionStates& states,
+                  const inference::RepositoryModelLoadRequest& request) {
+  for (const auto& [name, value] : request.parameters()) {
+    return absl::UnimplementedError(
+        absl::StrCat("parameters: ", QuotedName(name),
+                     " cannot be given; a model is served as it was published, "
+                     "and another one is another version"));
+  }
+  return FindVersion(request.model_name(), /*version=*/"",
+                     [&](absl::string_view name) { return states.Load(name); })
+      .status();
+}
+
+absl::Status Unload(VersionStates& states,
+                    const inference::RepositoryModelUnloadRequest& request) {
+  return FindVersion(
+             request.model_name(), /*version=*/"",
+             [&](absl::string_view name) { return states.Unload(name); })
+      .status();
 }
 
 }  // namespace recurve::server::kserve

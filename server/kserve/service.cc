@@ -62,12 +62,21 @@ ServingLimits LimitsOf(const ServerConfig& config) {
   return limits;
 }
 
-// Not an error that a model isn't there: it isn't ready.
-absl::Status ModelReady(const Registry& registry,
+// Also of a version that takes no requests now.
+absl::StatusOr<ModelHandle> Find(const Registry& registry,
+                                 const std::string& name,
+                                 const std::string& version) {
+  return FindVersion(name, version, [&](absl::string_view full_name) {
+    return registry.Get(full_name);
+  });
+}
+
+// That a model isn't there is no error: it isn't ready.
+absl::Status ModelReady(const VersionStates& states,
                         const inference::ModelReadyRequest& request,
                         inference::ModelReadyResponse* response) {
-  const auto version = FindVersion(registry, request.name(), request.version());
-  response->set_ready(version.ok());
+  const auto name = VersionName(request.name(), request.version());
+  response->set_ready(name.ok() && states.CheckReady(*name).ok());
   return absl::OkStatus();
 }
 
@@ -75,9 +84,9 @@ absl::Status ModelMetadata(const Registry& registry,
                            const inference::ModelMetadataRequest& request,
                            inference::ModelMetadataResponse* response) {
   ASSIGN_OR_RETURN(const ModelHandle version,
-                   FindVersion(registry, request.name(), request.version()));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> versions,
-                   VersionNumbers(registry, request.name()));
+                   Find(registry, request.name(), request.version()));
+  ASSIGN_OR_RETURN(const std::vector<ModelHandle> versions,
+                   VersionsOf(registry, request.name()));
   *response = MetadataOf(*version, versions);
   return absl::OkStatus();
 }
@@ -139,9 +148,12 @@ class InferenceProtocolService final
       CallbackServerContext* context,
       const inference::ModelReadyRequest* request,
       inference::ModelReadyResponse* response) override {
-    return ReplyNow(context, [&] {
-      return kserve::ModelReady(registry_, *request, response);
-    });
+    // It may have to read the weights.
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request, response](const CallControl&) {
+                         return kserve::ModelReady(*engine_.versions, *request,
+                                                   response);
+                       });
   }
 
   ServerUnaryReactor* ModelMetadata(
@@ -158,9 +170,8 @@ class InferenceProtocolService final
       const inference::ModelConfigRequest* request,
       inference::ModelConfigResponse* response) override {
     return ReplyNow(context, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(
-          const ModelHandle version,
-          FindVersion(registry_, request->name(), request->version()));
+      ASSIGN_OR_RETURN(const ModelHandle version,
+                       Find(registry_, request->name(), request->version()));
       *response->mutable_config() = ConfigOf(*version, LimitsOf(engine_.config),
                                              WantsPlainConfig(*context));
       return absl::OkStatus();
@@ -188,12 +199,33 @@ class InferenceProtocolService final
   // --- Model control ---
 
   ServerUnaryReactor* RepositoryIndex(
-      CallbackServerContext* context, const inference::RepositoryIndexRequest*,
+      CallbackServerContext* context,
+      const inference::RepositoryIndexRequest* request,
       inference::RepositoryIndexResponse* response) override {
     return ReplyNow(context, [&] {
-      *response = IndexOf(registry_);
+      *response = IndexOf(registry_, *engine_.versions, *request);
       return absl::OkStatus();
     });
+  }
+
+  ServerUnaryReactor* RepositoryModelLoad(
+      CallbackServerContext* context,
+      const inference::RepositoryModelLoadRequest* request,
+      inference::RepositoryModelLoadResponse*) override {
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request](const CallControl&) {
+                         return Load(*engine_.versions, *request);
+                       });
+  }
+
+  ServerUnaryReactor* RepositoryModelUnload(
+      CallbackServerContext* context,
+      const inference::RepositoryModelUnloadRequest* request,
+      inference::RepositoryModelUnloadResponse*) override {
+    return ReplyByWork(engine_.calls, engine_.work, context,
+                       [this, request](const CallControl&) {
+                         return Unload(*engine_.versions, *request);
+                       });
   }
 
   // --- Shared memory ---

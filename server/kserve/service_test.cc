@@ -160,6 +160,42 @@ TEST_F(KServeTest, TheIndexHasEveryVersion) {
             "models { name: \"lm\" version: \"1\" state: \"READY\" }");
 }
 
+TEST_F(KServeTest, AModelIsUnloadedAndLoadedAgain) {
+  CreateModel("lm", TokenConfig());
+  ::inference::RepositoryModelUnloadRequest unload;
+  ::inference::RepositoryModelUnloadResponse unloaded;
+  unload.set_model_name("lm");
+  ExpectOk(Call(*stub, &Stub::RepositoryModelUnload, unload, &unloaded));
+  ModelInferResponse response;
+  ExpectError(Infer(TokenRequest(), &response), StatusCode::FAILED_PRECONDITION,
+              "models/lm");
+  ::inference::RepositoryIndexRequest list;
+  ::inference::RepositoryIndexResponse index;
+  ExpectOk(Call(*stub, &Stub::RepositoryIndex, list, &index));
+  ASSERT_EQ(index.models_size(), 1);
+  EXPECT_NE(index.models(0).state(), "READY");
+  EXPECT_FALSE(index.models(0).reason().empty());
+  list.set_ready(true);
+  ExpectOk(Call(*stub, &Stub::RepositoryIndex, list, &index));
+  EXPECT_EQ(index.models_size(), 0);
+
+  ::inference::RepositoryModelLoadRequest load;
+  ::inference::RepositoryModelLoadResponse loaded;
+  load.set_model_name("lm");
+  ExpectOk(Call(*stub, &Stub::RepositoryModelLoad, load, &loaded));
+  ExpectOk(Infer(TokenRequest(), &response));
+  ExpectOk(Call(*stub, &Stub::RepositoryIndex, list, &index));
+  EXPECT_EQ(index.models_size(), 1);
+
+  (*load.mutable_parameters())["config"].set_string_param("{}");
+  ExpectError(Call(*stub, &Stub::RepositoryModelLoad, load, &loaded),
+              StatusCode::UNIMPLEMENTED, "config");
+  load.clear_parameters();
+  load.set_model_name("absent");
+  ExpectError(Call(*stub, &Stub::RepositoryModelLoad, load, &loaded),
+              StatusCode::NOT_FOUND, "absent");
+}
+
 // --- Inference ---
 
 TEST_F(KServeTest, InfersWhatPredictPredicts) {
@@ -184,6 +220,14 @@ TEST_F(KServeTest, VersionsAreFoundOrNot) {
   ModelInferResponse response;
   request.set_model_version("1");
   ExpectOk(Infer(request, &response));
+  v1::SetModelAliasRequest alias;
+  alias.set_name("models/lm/aliases/canary");
+  alias.set_model_version("models/lm/versions/1");
+  v1::Model model;
+  ExpectOk(Call(*models, &v1::Models::Stub::SetModelAlias, alias, &model));
+  request.set_model_version("canary");
+  ExpectOk(Infer(request, &response));
+  EXPECT_EQ(response.model_version(), "1");
   for (const char* const version : {"2", "0", "stable", "V 1", "-1"}) {
     request.set_model_version(version);
     ExpectError(Infer(request, &response), StatusCode::NOT_FOUND, version);
