@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,14 +18,17 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/access/admission.h"
 #include "server/call.h"
+#include "server/notice.h"
 #include "server/status.h"
+#include "server/work_queue.h"
 
 namespace recurve::server {
 
 // Requests are handled at the same time, their responses written in their
 // order. While `max_unanswered` of them wait for their response to be made or
-// written, no more are read. Made by Start; deletes itself when every request
-// was answered and the client has its status.
+// written, or those that wait have `max_bytes` with their responses, no more
+// are read. Made by Start; deletes itself when every request was answered and
+// the client has its status.
 template <typename Request, typename Response>
 class BidiCall
     : public grpc::ServerBidiReactor<Request, Response>,
@@ -32,12 +36,24 @@ class BidiCall
  public:
   // `max_unanswered` is 1 or more.
   BidiCall(LiveCalls& live, size_t max_unanswered,
-           const grpc::CallbackServerContext& context)
+           const grpc::CallbackServerContext& context,
+           size_t max_bytes = std::numeric_limits<size_t>::max())
       : live_(live),
         max_unanswered_(max_unanswered),
+        max_bytes_(max_bytes),
         flag_(live.Begin()),
         control_(ControlOf(context, flag_)),
         admitted_(AdmissionOf(context).status) {}
+
+  // Once `draining` is given, no more is read, and the call ends as Unavailable
+  // when all is answered. Before Start; both outlive the call.
+  void EndOn(Notice& draining, WorkQueue& io) {
+    draining_ = draining.Listen([this, &io] {
+      if (auto self = this->weak_from_this().lock()) {
+        io.AddPiece([self = std::move(self)] { self->Drain(); });
+      }
+    });
+  }
 
   static grpc::ServerBidiReactor<Request, Response>* Start(
       std::shared_ptr<BidiCall> call) {
@@ -72,6 +88,7 @@ class BidiCall
   struct Exchange {
     Request request;
     Response response;
+    size_t bytes = 0;  // of the request, then of both
     bool answered = false;
     absl::Status status;
   };
@@ -82,9 +99,11 @@ class BidiCall
     auto exchange = std::make_shared<Exchange>();
     exchange->request = std::move(incoming_);
     incoming_.Clear();
+    exchange->bytes = exchange->request.ByteSizeLong();
     {
       absl::MutexLock lock(&mutex_);
       exchanges_.push_back(exchange);
+      bytes_ += exchange->bytes;
       ++unanswered_;
     }
     Handle(exchange->request, exchange->response,
@@ -97,10 +116,20 @@ class BidiCall
   void ReadOn() {
     {
       absl::MutexLock lock(&mutex_);
-      paused_ = exchanges_.size() >= max_unanswered_;
-      if (paused_ || end_.has_value()) return;
+      paused_ = MustPause();
+      if (paused_ || drains_ || end_.has_value()) return;
     }
     this->StartRead(&incoming_);
+  }
+
+  void Drain() {
+    Next next;
+    {
+      absl::MutexLock lock(&mutex_);
+      drains_ = true;
+      next = Decide();
+    }
+    Do(next);
   }
 
   // The client has sent all, or is gone.
@@ -114,10 +143,18 @@ class BidiCall
     Do(next);
   }
 
+  bool MustPause() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return exchanges_.size() >= max_unanswered_ ||
+           (!exchanges_.empty() && bytes_ >= max_bytes_);
+  }
+
   void Answer(Exchange& exchange, absl::Status status) {
+    const size_t response_bytes = exchange.response.ByteSizeLong();
     Next next;
     {
       absl::MutexLock lock(&mutex_);
+      exchange.bytes += response_bytes;
+      bytes_ += response_bytes;
       exchange.status = std::move(status);
       exchange.answered = true;
       --unanswered_;
@@ -132,9 +169,10 @@ class BidiCall
     {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
+      bytes_ -= exchanges_.front()->bytes;
       exchanges_.pop_front();
       if (!ok) SetEnd(absl::CancelledError("the client went away"));
-      resume = paused_ && !end_.has_value();
+      resume = paused_ && !MustPause() && !drains_ && !end_.has_value();
       if (resume) paused_ = false;
       next = Decide();
     }
@@ -161,8 +199,9 @@ class BidiCall
 
   Next Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return Next::kNothing;
-    if (!end_.has_value() && exchanges_.empty() && read_all_) {
-      SetEnd(absl::OkStatus());
+    if (!end_.has_value() && exchanges_.empty() && (read_all_ || drains_)) {
+      SetEnd(read_all_ ? absl::OkStatus()
+                       : absl::UnavailableError("the server is shutting down"));
     }
     if (!end_.has_value() && !exchanges_.empty() &&
         exchanges_.front()->answered) {
@@ -199,23 +238,28 @@ class BidiCall
   void OnCancel() override { *flag_ = true; }
 
   void OnDone() override {
+    draining_.reset();
     live_.End(flag_);
     self_.reset();
   }
 
   LiveCalls& live_;
   const size_t max_unanswered_;
+  const size_t max_bytes_;
   const LiveCalls::Flag flag_;
   const CallControl control_;
   const absl::Status admitted_;
+  std::unique_ptr<Notice::Listener> draining_;
   bool has_stream_ = false;
   Request incoming_;
   absl::Mutex mutex_;
   // Those that are not written yet, oldest first.
   std::deque<std::shared_ptr<Exchange>> exchanges_ ABSL_GUARDED_BY(mutex_);
   size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;     // of `exchanges_`
   bool paused_ ABSL_GUARDED_BY(mutex_) = false;  // reading
   bool read_all_ ABSL_GUARDED_BY(mutex_) = false;
+  bool drains_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

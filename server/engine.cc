@@ -15,6 +15,7 @@
 #include "engine/schedule/gpus.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/serve/held_out_evaluation.h"
+#include "engine/serve/session_files.h"
 #include "engine/train/training_run.h"
 #include "google/protobuf/descriptor.h"
 #include "kernels/status.h"
@@ -25,6 +26,8 @@ namespace {
 
 constexpr absl::Duration kMinUpkeepPeriod = absl::Milliseconds(100);
 constexpr absl::Duration kMaxUpkeepPeriod = absl::Seconds(30);
+// So long a request that nobody wants any more may wait for its session.
+constexpr absl::Duration kSessionUpkeepPeriod = absl::Milliseconds(100);
 // A reply's framing and what is neither logits nor states.
 constexpr int64_t kReplyOverheadBytes = 64 << 10;
 
@@ -100,12 +103,37 @@ BatchRunner::Options BatchOptions(const ServerConfig& config) {
   return options;
 }
 
+Batcher::Options BatcherOptions(const ServerConfig& config) {
+  Batcher::Options options;
+  options.max_batch_rows = config.max_batch_rows();
+  options.max_batch_size = config.max_batch_size();
+  options.max_chunk_rows = config.max_chunk_rows();
+  options.max_arena_bytes = config.max_arena_bytes();
+  options.max_enqueued = config.max_enqueued();
+  options.max_enqueued_bytes = config.max_enqueued_bytes();
+  return options;
+}
+
 Predictor::Options PredictorOptions(const ServerConfig& config) {
   Predictor::Options options;
   options.max_enqueued = config.max_enqueued();
   options.max_enqueued_bytes = config.max_enqueued_bytes();
   options.max_rows = config.max_request_rows();
   options.max_result_bytes = MaxResultBytes(config);
+  return options;
+}
+
+absl::StatusOr<SessionStore::Options> SessionOptions(
+    const ServerConfig& config) {
+  SessionStore::Options options;
+  ASSIGN_OR_RETURN(
+      options.limits.idle_timeout,
+      ParseDurationFlag("session_idle_timeout", config.session_idle_timeout(),
+                        absl::Milliseconds(1)));
+  options.limits.max_sessions = config.max_sessions();
+  options.limits.max_bytes = config.max_session_bytes();
+  options.max_waiting = config.max_enqueued();
+  options.max_waiting_bytes = config.max_enqueued_bytes();
   return options;
 }
 
@@ -158,6 +186,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   RETURN_IF_ERROR(CheckNumbers(config));
   ASSIGN_OR_RETURN(TrainerStore::Options trainer_options,
                    TrainerOptions(config));
+  ASSIGN_OR_RETURN(SessionStore::Options session_options,
+                   SessionOptions(config));
   ASSIGN_OR_RETURN(const std::vector<DeviceSpec> specs,
                    SpecsWithBudgets(config.devices()));
   ASSIGN_OR_RETURN(DirectoryLock data_dir,
@@ -174,10 +204,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
                    JobStore::Open(absl::StrCat(data_dir.path(), "/jobs.db")));
   ASSIGN_OR_RETURN(auto devices, DevicePool::Create(specs, CreateBackend,
                                                     PoolOptions(config)));
-  auto engine = std::unique_ptr<Engine>(
-      new Engine(config, std::move(data_dir), std::move(devices),
-                 std::move(registry), std::move(datasets), std::move(jobs)));
+  auto engine = std::unique_ptr<Engine>(new Engine(
+      config, std::move(data_dir), std::move(devices), std::move(registry),
+      std::move(datasets), std::move(jobs), std::move(session_options)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
+  RETURN_IF_ERROR(engine->OpenSessions());
   RETURN_IF_ERROR(engine->OpenTrainers(std::move(trainer_options)));
   ASSIGN_OR_RETURN(engine->damaged_jobs, engine->job_runner.Start());
   return engine;
@@ -187,7 +218,8 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
                std::unique_ptr<DevicePool> given_devices,
                std::unique_ptr<Registry> given_registry,
                std::unique_ptr<DatasetStore> given_datasets,
-               std::unique_ptr<JobStore> given_jobs)
+               std::unique_ptr<JobStore> given_jobs,
+               SessionStore::Options session_options)
     : config(config),
       data_dir(std::move(lock)),
       upload_directory(absl::StrCat(data_dir.path(), "/uploads")),
@@ -197,7 +229,10 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       devices(std::move(given_devices)),
       batches(*devices, BatchOptions(config)),
       loader(batches.admission(), BatchOptions(config)),
-      predictor(batches, PredictorOptions(config)),
+      batcher(batches, BatcherOptions(config)),
+      predictor(batcher, PredictorOptions(config)),
+      sessions(std::move(session_options)),
+      session_predictor(sessions, predictor),
       evaluator(batches, Evaluator::Options()),
       models(*registry),
       job_runner(JobOptions(config), *devices, *jobs, *datasets, models,
@@ -237,6 +272,32 @@ absl::Status Engine::OpenTrainers(TrainerStore::Options options) {
   ASSIGN_OR_RETURN(trainers, TrainerStore::Open(std::move(options)));
   trainer_upkeep.emplace(period, [this] { trainers->DoUpkeep(); });
   return absl::OkStatus();
+}
+
+std::string Engine::SessionsDirectory() const {
+  return absl::StrCat(data_dir.path(), "/sessions");
+}
+
+absl::Status Engine::OpenSessions() {
+  ASSIGN_OR_RETURN(
+      SessionsOnDisk restored,
+      RestoreSessions(
+          SessionsDirectory(),
+          [this](const std::string& name) { return versions->Enter(name); },
+          sessions));
+  lost_sessions = std::move(restored.lost);
+  session_upkeep.emplace(kSessionUpkeepPeriod, [this] { sessions.DoUpkeep(); });
+  return absl::OkStatus();
+}
+
+void Engine::SaveSessions() {
+  const auto saved = recurve::SaveSessions(sessions, SessionsDirectory());
+  std::vector<absl::Status> lost = {saved.status()};
+  if (saved.ok()) lost = saved->lost;
+  for (const absl::Status& error : lost) {
+    std::fprintf(stderr, "sessions are lost: %s\n",
+                 std::string(error.message()).c_str());
+  }
 }
 
 absl::Status Engine::CheckSize(const Model& model) const {

@@ -17,10 +17,13 @@
 #include "engine/model/model.h"
 #include "engine/schedule/device.h"
 #include "engine/serve/batch_runner.h"
+#include "engine/serve/batcher.h"
 #include "engine/serve/evaluator.h"
 #include "engine/serve/model_exchange.h"
 #include "engine/serve/predictor.h"
 #include "engine/serve/registry.h"
+#include "engine/serve/session_predictor.h"
+#include "engine/serve/session_store.h"
 #include "engine/serve/version_loader.h"
 #include "engine/serve/version_states.h"
 #include "engine/train/trainer_store.h"
@@ -51,6 +54,9 @@ class Engine {
 
   // ResourceExhausted beyond max_parameters.
   absl::Status CheckSize(const Model& model) const;
+  // For the next start; nobody may use them any more. What is lost is said on
+  // stderr.
+  void SaveSessions();
 
   const ServerConfig config;
   const DirectoryLock data_dir;
@@ -61,7 +67,12 @@ class Engine {
   const std::unique_ptr<DevicePool> devices;
   BatchRunner batches;
   VersionLoader loader;
+  Batcher batcher;
   Predictor predictor;
+  SessionStore sessions;
+  SessionPredictor session_predictor;
+  std::optional<PeriodicTask> session_upkeep;
+  std::vector<absl::Status> lost_sessions;  // by the last stop and start
   const Evaluator evaluator;
   RegistryExchange models;
   std::unique_ptr<TrainerStore> trainers;
@@ -83,10 +94,12 @@ class Engine {
   Engine(const ServerConfig& config, DirectoryLock data_dir,
          std::unique_ptr<DevicePool> devices,
          std::unique_ptr<Registry> registry,
-         std::unique_ptr<DatasetStore> datasets,
-         std::unique_ptr<JobStore> jobs);
+         std::unique_ptr<DatasetStore> datasets, std::unique_ptr<JobStore> jobs,
+         SessionStore::Options session_options);
   VersionStates::Hooks VersionHooks();
   absl::Status OpenTrainers(TrainerStore::Options options);
+  absl::Status OpenSessions();
+  std::string SessionsDirectory() const;
 };
 
 }  // namespace recurve::server

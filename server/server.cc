@@ -35,6 +35,7 @@ std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
   services.push_back(NewModelsService(engine));
   services.push_back(NewDatasetsService(engine));
   services.push_back(NewInferenceService(engine));
+  services.push_back(NewSessionsService(engine));
   services.push_back(NewTrainersService(engine));
   services.push_back(NewJobsService(engine));
   services.push_back(NewDevicesService(engine));
@@ -85,6 +86,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   for (const absl::Status& error : engine->damaged_jobs) {
     std::fprintf(stderr, "a job cannot go on: %s\n",
+                 std::string(error.message()).c_str());
+  }
+  for (const absl::Status& error : engine->lost_sessions) {
+    std::fprintf(stderr, "a session cannot go on: %s\n",
                  std::string(error.message()).c_str());
   }
   auto server =
@@ -149,7 +154,9 @@ void Server::Drain(absl::Duration timeout) {
   jobs.join();
   grpc_->Wait();
   grpc_.reset();
-  engine_->trainers->SaveAll();  // nobody calls any more
+  // Nobody calls any more.
+  engine_->SaveSessions();
+  engine_->trainers->SaveAll();
 }
 
 Server::~Server() { Drain(absl::ZeroDuration()); }

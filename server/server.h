@@ -34,7 +34,7 @@ class Server {
   // Says NOT_SERVING, refuses new calls as UNAVAILABLE, stops jobs, and waits
   // for the calls that it has until `timeout` is over; what is left then ends
   // as UNAVAILABLE at its next micro-batch. Those who ask for health are
-  // answered all the while. Then trainers are saved. Once.
+  // answered all the while. Then sessions and trainers are saved. Once.
   void Drain(absl::Duration timeout);
 
  private:

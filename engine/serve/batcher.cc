@@ -30,7 +30,8 @@ void Batcher::Enqueue(BatcherRequest request) {
   for (const auto& state : request.states) {
     const float* const row =
         state->row(request.replay ? state->other() : state->committed());
-    run.state.insert(run.state.end(), row, row + state->carry_size());
+    run.state.insert(run.state.end(), row,
+                     row + request.version->model->state_size());
   }
   run.want_output = request.want_output;
   run.want_hidden = request.want_hidden;
@@ -38,13 +39,14 @@ void Batcher::Enqueue(BatcherRequest request) {
   run.consume = request.consume;
   run.control = request.control;
   run.done = [this, states = request.states, replay = request.replay,
+              size = request.version->model->state_size(),
               done = request.done](absl::StatusOr<std::vector<float>> after) {
     if (after.ok() && !replay) {
       const float* from = after->data();
       for (const auto& state : states) {
-        std::copy(from, from + state->carry_size(), state->BeginWrite());
+        std::copy(from, from + size, state->BeginWrite());
         state->Commit();
-        from += state->carry_size();
+        from += size;
       }
     }
     done(after.status());

@@ -16,7 +16,8 @@ namespace {
 
 absl::Status CheckState(const PredictRequest& request) {
   const Model& model = *request.version->model;
-  if (request.state.empty() && !request.selection.state) {
+  if (request.state.empty() && request.carried.empty() &&
+      !request.selection.state) {
     return absl::OkStatus();
   }
   if (model.bidirectional()) {
@@ -164,10 +165,82 @@ absl::Status ReadRows(const OutputSelection& selection, const ChunkRows& rows,
   return absl::OkStatus();
 }
 
+using States = std::vector<std::shared_ptr<CarriedState>>;
+
+// What the sequences go on from, as a call of the model begins.
+States BeginCall(const PredictRequest& request) {
+  const Model& model = *request.version->model;
+  const int64_t sequences = request.batch.num_sequences();
+  std::vector<float> carries = model.CarriesOf(request.state);
+  carries.resize(sequences * model.carry_size());
+  model.BeginCall(absl::MakeSpan(carries), sequences);
+  States states;
+  for (int64_t b = 0; b < sequences; ++b) {
+    const auto row = carries.begin() + b * model.carry_size();
+    states.push_back(CarriedState::Create(
+        CarriedState::Values(row, row + model.carry_size()),
+        CarriedState::Kind::kHostOnly));
+  }
+  return states;
+}
+
+// Empty for a batch that begins with zeros and leaves nothing.
+States StatesOf(PredictRequest& request) {
+  if (!request.carried.empty()) return std::move(request.carried);
+  if (request.state.empty() && !request.selection.state) return {};
+  return BeginCall(request);
+}
+
+// Reads the states of all sequences.
+class StateReading {
+ public:
+  using Done = std::function<void(absl::StatusOr<std::vector<float>>)>;
+
+  // Calls `done` with them [B, state_size], once.
+  static void Start(const States& states, int64_t state_size, Done done) {
+    auto reading = std::make_shared<StateReading>(states.size(), state_size,
+                                                  std::move(done));
+    for (size_t b = 0; b < states.size(); ++b) {
+      states[b]->Read(
+          [reading, b](absl::StatusOr<CarriedState::Values> values) {
+            reading->Take(b, values);
+          });
+    }
+  }
+
+  StateReading(size_t sequences, int64_t state_size, Done done)
+      : state_size_(state_size),
+        done_(std::move(done)),
+        left_(sequences),
+        states_(sequences * state_size) {}
+
+ private:
+  void Take(size_t b, const absl::StatusOr<CarriedState::Values>& values) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (values.ok()) {
+        std::copy_n(values->begin(), state_size_,
+                    states_.begin() + b * state_size_);
+      }
+      status_.Update(values.status());
+      if (--left_ > 0) return;
+    }
+    if (!status_.ok()) return done_(status_);
+    done_(std::move(states_));
+  }
+
+  const int64_t state_size_;
+  const Done done_;
+  absl::Mutex mutex_;  // of all below, until the last is there
+  size_t left_;
+  std::vector<float> states_;
+  absl::Status status_;
+};
+
 }  // namespace
 
-Predictor::Predictor(BatchRunner& runner, const Options& options)
-    : runner_(runner), options_(options) {}
+Predictor::Predictor(Batcher& batcher, const Options& options)
+    : batcher_(batcher), options_(options) {}
 
 absl::Status Predictor::Check(const PredictRequest& request) const {
   RETURN_IF_ERROR(request.version->model->CheckBatch(
@@ -219,25 +292,32 @@ void Predictor::Predict(PredictRequest request, Done done) {
   Reserve(request, *prediction);
   const OutputSelection selection = request.selection;
 
-  BatchRun run;
+  BatcherRequest run;
+  run.states = StatesOf(request);
+  run.replay = request.replay;
   run.version = std::move(request.version);
   run.batch = std::move(request.batch);
-  run.state = std::move(request.state);
   run.control = std::move(request.control);
+  run.priority = request.priority;
+  run.flow = std::move(request.flow);
   run.want_output = selection.logits || WantsClasses(selection);
   run.want_hidden = selection.hidden;
-  run.want_state = selection.state;
   run.consume = [selection, prediction](const ChunkRows& rows) {
     return ReadRows(selection, rows, *prediction);
   };
-  run.done = [this, bytes, prediction, done = std::move(done)](
-                 absl::StatusOr<std::vector<float>> state) {
+  run.done = [this, bytes, selection, prediction, states = run.states,
+              done = std::move(done)](const absl::Status& status) {
     Leave(bytes);
-    if (!state.ok()) return done(state.status());
-    prediction->state = *std::move(state);
-    done(std::move(*prediction));
+    if (!status.ok()) return done(status);
+    if (!selection.state) return done(std::move(*prediction));
+    const int64_t state_size = prediction->version->model->state_size();
+    StateReading::Start(states, state_size, [prediction, done](auto read) {
+      if (!read.ok()) return done(read.status());
+      prediction->state = *std::move(read);
+      done(std::move(*prediction));
+    });
   };
-  runner_.Start(std::move(run));
+  batcher_.Enqueue(std::move(run));
 }
 
 }  // namespace recurve

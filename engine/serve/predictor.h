@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -11,8 +13,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/model/sequence_batch.h"
-#include "engine/serve/batch_runner.h"
+#include "engine/serve/batcher.h"
 #include "engine/serve/call_control.h"
+#include "engine/serve/carried_state.h"
 #include "engine/serve/model_version.h"
 
 namespace recurve {
@@ -46,7 +49,13 @@ struct PredictRequest {
   SequenceBatch batch;
   OutputSelection selection;
   std::vector<float> state;  // [B, state_size]; empty = zeros
+  // Instead of `state`: [B], what each sequence goes on from and leaves, and
+  // whether that is once more, as BatcherRequest has them.
+  std::vector<std::shared_ptr<CarriedState>> carried = {};
+  bool replay = false;
   CallControl control;
+  int priority = 1;  // 1 goes first
+  std::string flow;  // who it is for
 };
 
 // Thread-safe.
@@ -60,11 +69,11 @@ class Predictor {
   };
   using Done = std::function<void(absl::StatusOr<Prediction>)>;
 
-  // `runner` outlives the predictor and all it started.
-  Predictor(BatchRunner& runner, const Options& options);
+  // `batcher` outlives the predictor and all it started.
+  Predictor(Batcher& batcher, const Options& options);
 
-  // Returns at once; `done` is called once, on a device's thread, or before
-  // this returns for a request that is refused: InvalidArgument for a bad
+  // Returns at once; `done` is called once, on any thread, or before this
+  // returns for a request that is refused: InvalidArgument for a bad
   // batch, state or selection; FailedPrecondition for state of a bidirectional
   // model or classes of a model without; ResourceExhausted beyond a limit.
   void Predict(PredictRequest request, Done done);
@@ -75,7 +84,7 @@ class Predictor {
   absl::Status Enter(int64_t bytes);
   void Leave(int64_t bytes);
 
-  BatchRunner& runner_;
+  Batcher& batcher_;
   const Options options_;
   absl::Mutex mutex_;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -88,7 +88,9 @@ struct Fixture {
                    Predictor::Options options = {})
       : devices(*ParseDevices(specs)),
         runner(devices, {.max_batch_rows = max_batch_rows}),
-        predictor(runner, options) {}
+        batcher(runner, {.max_batch_rows = max_batch_rows,
+                         .batch_timeout = absl::ZeroDuration()}),
+        predictor(batcher, options) {}
 
   absl::StatusOr<Prediction> Predict(PredictRequest request) {
     absl::StatusOr<Prediction> result;
@@ -103,6 +105,7 @@ struct Fixture {
 
   DevicePool devices;
   BatchRunner runner;
+  Batcher batcher;
   Predictor predictor;
 };
 

@@ -84,7 +84,7 @@ std::string ShapeSignature(const Model& model) {
   for (const Layer& layer : model.layers()) text += Describe(layer);
   absl::StrAppend(&text, "pooling ",
                   static_cast<int>(model.config().output().pooling()), "\n",
-                  "state ", model.state_size(), ", carry ", model.state_size());
+                  "state ", model.state_size(), ", carry ", model.carry_size());
   return RawSha256(text);
 }
 
@@ -126,10 +126,10 @@ absl::Status CheckFits(const SessionSnapshot& snapshot,
                        const ModelVersion& version) {
   RETURN_IF_ERROR(CheckShape(snapshot.shape, version));
   const int64_t floats = static_cast<int64_t>(snapshot.carry.size());
-  if (floats != version.model->state_size()) {
+  if (floats != version.model->carry_size()) {
     return Damaged(absl::StrCat("has ", floats, " numbers of state, those of ",
                                 version.name, " have ",
-                                version.model->state_size()));
+                                version.model->carry_size()));
   }
   return absl::OkStatus();
 }

@@ -81,7 +81,7 @@ std::shared_ptr<LiveSession> MakeSession(const NewSession& from,
   constexpr auto kKind = CarriedState::Kind::kPooled;
   session->state =
       from.carry.empty()
-          ? CarriedState::Create(from.version->model->state_size(), kKind)
+          ? CarriedState::Create(from.version->model->carry_size(), kKind)
           : CarriedState::Create(from.carry, kKind);
   return session;
 }

@@ -100,6 +100,7 @@ void ServiceTest::Start() {
   models = v1::Models::NewStub(channel);
   datasets = v1::Datasets::NewStub(channel);
   inference = v1::Inference::NewStub(channel);
+  sessions = v1::Sessions::NewStub(channel);
   trainers = v1::Trainers::NewStub(channel);
   jobs = v1::Jobs::NewStub(channel);
   devices = v1::Devices::NewStub(channel);

@@ -18,6 +18,7 @@
 #include "proto/recurve/v1/devices.grpc.pb.h"
 #include "proto/recurve/v1/jobs.grpc.pb.h"
 #include "proto/recurve/v1/model.grpc.pb.h"
+#include "proto/recurve/v1/sessions.grpc.pb.h"
 #include "server/config.pb.h"
 #include "server/server.h"
 
@@ -74,6 +75,7 @@ class ServiceTest : public testing::Test {
   std::unique_ptr<v1::Models::Stub> models;
   std::unique_ptr<v1::Datasets::Stub> datasets;
   std::unique_ptr<v1::Inference::Stub> inference;
+  std::unique_ptr<v1::Sessions::Stub> sessions;
   std::unique_ptr<v1::Trainers::Stub> trainers;
   std::unique_ptr<v1::Jobs::Stub> jobs;
   std::unique_ptr<v1::Devices::Stub> devices;

@@ -14,6 +14,7 @@ namespace recurve::server {
 std::unique_ptr<grpc::Service> NewModelsService(Engine& engine);
 std::unique_ptr<grpc::Service> NewDatasetsService(Engine& engine);
 std::unique_ptr<grpc::Service> NewInferenceService(Engine& engine);
+std::unique_ptr<grpc::Service> NewSessionsService(Engine& engine);
 std::unique_ptr<grpc::Service> NewTrainersService(Engine& engine);
 std::unique_ptr<grpc::Service> NewJobsService(Engine& engine);
 std::unique_ptr<grpc::Service> NewDevicesService(Engine& engine);
