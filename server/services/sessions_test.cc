@@ -458,20 +458,24 @@ TEST_F(PredictStreamTest, AClientThatClosesInTheMiddleLeavesSessionsWhole) {
     EXPECT_EQ(stream_->Finish().error_code(), StatusCode::CANCELLED);
     Open();
   }
-  // Whatever was applied, it is a number of whole requests.
-  const int64_t position = PositionOf("sessions/a");
-  if (position != -1) {
-    EXPECT_EQ(position % 2, 1) << position;
-    std::vector<int32_t> tokens = {0};
-    for (int64_t i = 1; i < position; i += 2) {
-      tokens.insert(tokens.end(), {1, 2});
-    }
-    tokens.push_back(3);
-    const std::string offline = Offline(tokens);
-    Write(Request("sessions/a", {3}));
-    EXPECT_EQ(ReadLogits(), offline.substr(offline.size() - 20));
-  }
+  // Whatever was applied, and when, it is a number of whole requests.
   ExpectOk(End());
+  int64_t position = 0;
+  v1::PredictResponse response;
+  WaitUntil("nothing of the session is under way", [&] {
+    position = PositionOf("sessions/a");
+    return position == -1 ||
+           Predict(At(Request("sessions/a", {3}), position), &response).ok();
+  });
+  if (position == -1) return;
+  EXPECT_EQ(position % 2, 1) << position;
+  std::vector<int32_t> tokens = {0};
+  for (int64_t i = 1; i < position; i += 2) {
+    tokens.insert(tokens.end(), {1, 2});
+  }
+  tokens.push_back(3);
+  const std::string offline = Offline(tokens);
+  EXPECT_EQ(response.logits(), offline.substr(offline.size() - 20));
 }
 
 TEST_F(PredictStreamTest, ADeadlineOfAMillisecondHurtsNobody) {
