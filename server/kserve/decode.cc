@@ -10,24 +10,22 @@
 namespace recurve::server::kserve {
 namespace {
 
-absl::Status CheckSequence(const DecodedRequest& request) {
-  if (!request.parameters.sequence.has_value()) return absl::OkStatus();
-  if (request.layout.batch() == 1) return absl::OkStatus();
+absl::Status CheckSequence(const InferParameters& parameters, int64_t batch) {
+  if (!parameters.sequence.has_value() || batch == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a request of a sequence has a batch of 1, this one of ",
-                   request.layout.batch(),
-                   "; send the others with sequence ids of their own"));
+                   batch, "; send the others with sequence ids of their own"));
 }
 
 }  // namespace
 
 absl::StatusOr<DecodedRequest> Decode(const inference::ModelInferRequest& wire,
+                                      const InferParameters& parameters,
                                       const Model& model,
                                       const SharedMemoryRegions& regions,
                                       const TensorLimits& limits) {
   DecodedRequest request;
-  ASSIGN_OR_RETURN(request.parameters, ReadParameters(wire.parameters()));
-  const int64_t top_k = request.parameters.top_k;
+  const int64_t top_k = parameters.top_k;
   ASSIGN_OR_RETURN(request.outputs, ReadOutputs(wire, model, top_k, regions));
   request.selection = SelectionFor(request.outputs, top_k);
   ASSIGN_OR_RETURN(const InputTensors inputs,
@@ -37,7 +35,7 @@ absl::StatusOr<DecodedRequest> Decode(const inference::ModelInferRequest& wire,
       model.CheckBatch(batch.packed, /*allow_empty_sequences=*/false));
   request.batch = std::move(batch.packed);
   request.layout = {request.batch.cu_seqlens, batch.steps};
-  RETURN_IF_ERROR(CheckSequence(request));
+  RETURN_IF_ERROR(CheckSequence(parameters, request.layout.batch()));
   RETURN_IF_ERROR(CheckSizes(request.outputs, request.layout.batch(),
                              request.layout.steps, limits.max_output_bytes));
   return request;

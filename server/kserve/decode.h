@@ -19,7 +19,6 @@ namespace recurve::server::kserve {
 
 // What of it becomes a prediction, and what of the prediction a response.
 struct DecodedRequest {
-  InferParameters parameters;
   SequenceBatch batch;
   BatchLayout layout;  // of `batch`
   std::vector<RequestedOutput> outputs;
@@ -33,10 +32,11 @@ struct TensorLimits {
   int64_t max_output_bytes = 0;
 };
 
-// InvalidArgument says what is wrong and what would be right. A batch that is
-// returned has passed Model::CheckBatch.
+// `parameters` are the request's. InvalidArgument says what is wrong and what
+// would be right. A batch that is returned has passed Model::CheckBatch.
 absl::StatusOr<DecodedRequest> Decode(
-    const inference::ModelInferRequest& request, const Model& model,
+    const inference::ModelInferRequest& request,
+    const InferParameters& parameters, const Model& model,
     const SharedMemoryRegions& regions, const TensorLimits& limits);
 
 }  // namespace recurve::server::kserve

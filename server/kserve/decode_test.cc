@@ -21,12 +21,21 @@ using Ints = std::vector<int32_t>;
 using Longs = std::vector<int64_t>;
 using Floats = std::vector<float>;
 
+absl::StatusOr<DecodedRequest> DecodeWith(const ModelInferRequest& request,
+                                          const Model& model,
+                                          const SharedMemoryRegions& regions,
+                                          const TensorLimits& limits) {
+  const auto parameters = ReadParameters(request.parameters());
+  if (!parameters.ok()) return parameters.status();
+  return Decode(request, *parameters, model, regions, limits);
+}
+
 constexpr TensorLimits kLimits = {.max_input_bytes = 1 << 20,
                                   .max_output_bytes = 1 << 20};
 
 absl::StatusOr<DecodedRequest> Decoded(const ModelInferRequest& request,
                                        const Model& model) {
-  return Decode(request, model, SharedMemoryRegions(), kLimits);
+  return DecodeWith(request, model, SharedMemoryRegions(), kLimits);
 }
 
 // InvalidArgument that speaks of `word`.
@@ -328,8 +337,8 @@ TEST(DecodeTest, OutputsHaveALimitWithTheirPadding) {
   AddInput(request, "lengths", "INT32", {2}, RawBytes<int32_t>({1, 1}));
   request.add_outputs()->set_name("logits");
   const auto decode = [&](int64_t bytes) {
-    return Decode(request, *TokenModel(), SharedMemoryRegions(),
-                  {.max_input_bytes = 0, .max_output_bytes = bytes})
+    return DecodeWith(request, *TokenModel(), SharedMemoryRegions(),
+                      {.max_input_bytes = 0, .max_output_bytes = bytes})
         .status();
   };
   EXPECT_TRUE(decode(2 * 100 * 5 * 4).ok());
@@ -375,7 +384,7 @@ class SharedMemoryDecodeTest : public testing::Test {
   }
   absl::StatusOr<DecodedRequest> Decoded(const ModelInferRequest& request,
                                          int64_t max_input_bytes = 1 << 20) {
-    return Decode(
+    return DecodeWith(
         request, *TokenModel(), regions_,
         {.max_input_bytes = max_input_bytes, .max_output_bytes = 1 << 20});
   }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/access/admission.h"
 #include "server/bidi_call.h"
 #include "server/kserve/infer.h"
 #include "server/status.h"
@@ -16,7 +17,8 @@ namespace {
 using inference::ModelInferRequest;
 using inference::ModelStreamInferResponse;
 
-// Requests of one stream that are under way or not written yet.
+// Requests of one stream that are under way or not written yet; together, with
+// their responses, about as large as one message may be.
 constexpr size_t kMaxUnanswered = 64;
 
 bool WantsGrpcErrors(const grpc::CallbackServerContext& context) {
@@ -36,9 +38,11 @@ class InferStream final
  public:
   InferStream(Engine& engine, const SharedMemoryRegions& regions,
               const grpc::CallbackServerContext& context)
-      : BidiCall(engine.calls, kMaxUnanswered, context),
+      : BidiCall(engine.calls, kMaxUnanswered, context,
+                 engine.config.max_message_bytes()),
         engine_(engine),
         regions_(regions),
+        client_(AdmissionOf(context).client),
         grpc_errors_(WantsGrpcErrors(context)) {}
 
  private:
@@ -51,7 +55,7 @@ class InferStream final
           true);
     }
     const bool grpc_errors = grpc_errors_;
-    Infer(engine_, regions_, request, control(), reply,
+    Infer(engine_, regions_, request, {control(), client_}, reply,
           [&response, grpc_errors,
            answered = std::move(answered)](absl::Status status) {
             if (status.ok() || grpc_errors) return answered(std::move(status));
@@ -62,6 +66,7 @@ class InferStream final
 
   Engine& engine_;
   const SharedMemoryRegions& regions_;
+  const std::string client_;
   const bool grpc_errors_;
 };
 
@@ -70,8 +75,9 @@ class InferStream final
 grpc::ServerBidiReactor<ModelInferRequest, ModelStreamInferResponse>*
 StartInferStream(Engine& engine, const SharedMemoryRegions& regions,
                  const grpc::CallbackServerContext& context) {
-  return InferStream::Start(
-      std::make_shared<InferStream>(engine, regions, context));
+  auto stream = std::make_shared<InferStream>(engine, regions, context);
+  stream->EndOn(engine.draining, engine.io);
+  return InferStream::Start(std::move(stream));
 }
 
 }  // namespace recurve::server::kserve

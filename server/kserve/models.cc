@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/resource_id.h"
 #include "engine/model/tensor_data.h"
 #include "kernels/status.h"
@@ -44,6 +45,18 @@ absl::StatusOr<std::vector<ModelHandle>> VersionsOf(const Registry& registry,
                                                     const std::string& model) {
   return registry.ListVersions(absl::StrCat("models/", model), /*after=*/0,
                                std::numeric_limits<int64_t>::max());
+}
+
+std::vector<ModelHandle> AllVersions(const Registry& registry) {
+  std::vector<ModelHandle> all;
+  for (const ModelSummary& summary : registry.ListModels(
+           /*after=*/"", std::numeric_limits<int64_t>::max())) {
+    const auto versions = VersionsOf(
+        registry, std::string(absl::StripPrefix(summary.name, "models/")));
+    if (!versions.ok()) continue;  // deleted meanwhile
+    all.insert(all.end(), versions->begin(), versions->end());
+  }
+  return all;
 }
 
 }  // namespace recurve::server::kserve

@@ -30,6 +30,9 @@ absl::StatusOr<ModelHandle> FindVersion(
 absl::StatusOr<std::vector<ModelHandle>> VersionsOf(const Registry& registry,
                                                     const std::string& model);
 
+// Of all models.
+std::vector<ModelHandle> AllVersions(const Registry& registry);
+
 }  // namespace recurve::server::kserve
 
 #endif  // RECURVE_SERVER_KSERVE_MODELS_H_

@@ -1,12 +1,9 @@
 #include "server/kserve/repository.h"
 
-#include <cstdint>
-#include <limits>
-#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "engine/model/tensor_data.h"
 #include "kernels/status.h"
 #include "server/kserve/models.h"
@@ -47,16 +44,10 @@ inference::RepositoryIndexResponse IndexOf(
     const Registry& registry, const VersionStates& states,
     const inference::RepositoryIndexRequest& request) {
   inference::RepositoryIndexResponse response;
-  for (const ModelSummary& summary : registry.ListModels(
-           /*after=*/"", std::numeric_limits<int64_t>::max())) {
-    const auto versions = VersionsOf(
-        registry, std::string(absl::StripPrefix(summary.name, "models/")));
-    if (!versions.ok()) continue;  // deleted meanwhile
-    for (const ModelHandle& version : *versions) {
-      ModelIndex index = IndexOf(*version, states);
-      if (request.ready() && index.state() != "READY") continue;
-      *response.add_models() = std::move(index);
-    }
+  for (const ModelHandle& version : AllVersions(registry)) {
+    ModelIndex index = IndexOf(*version, states);
+    if (request.ready() && index.state() != "READY") continue;
+    *response.add_models() = std::move(index);
   }
   return response;
 }

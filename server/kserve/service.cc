@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "kernels/status.h"
 #include "proto/inference/inference.grpc.pb.h"
+#include "server/access/admission.h"
 #include "server/call.h"
 #include "server/kserve/infer.h"
 #include "server/kserve/infer_stream.h"
@@ -18,6 +19,7 @@
 #include "server/kserve/settings.h"
 #include "server/kserve/shared_memory.h"
 #include "server/kserve/shared_memory_calls.h"
+#include "server/kserve/statistics.h"
 
 namespace recurve::server::kserve {
 namespace {
@@ -178,6 +180,18 @@ class InferenceProtocolService final
     });
   }
 
+  ServerUnaryReactor* ModelStatistics(
+      CallbackServerContext* context,
+      const inference::ModelStatisticsRequest* request,
+      inference::ModelStatisticsResponse* response) override {
+    return ReplyNow(context, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(
+          *response,
+          Statistics(registry_, engine_.batcher.statistics(), *request));
+      return absl::OkStatus();
+    });
+  }
+
   // --- Inference ---
 
   ServerUnaryReactor* ModelInfer(
@@ -185,7 +199,8 @@ class InferenceProtocolService final
       const inference::ModelInferRequest* request,
       inference::ModelInferResponse* response) override {
     return UnaryCall::Start(engine_.calls, *context, [&](UnaryCall* call) {
-      Infer(engine_, RegionsFor(*context), *request, call->control(), *response,
+      Infer(engine_, RegionsFor(*context), *request,
+            {call->control(), AdmissionOf(*context).client}, *response,
             [call](const absl::Status& status) { call->Reply(status); });
     });
   }

@@ -267,6 +267,125 @@ TEST_F(KServeTest, ATimeoutIsADeadline) {
               "deadline");
 }
 
+// --- Sequences ---
+
+class KServeSequenceTest : public KServeTest {
+ protected:
+  KServeSequenceTest() { CreateModel("lm", TokenConfig()); }
+
+  static ModelInferRequest Request(const std::vector<int32_t>& tokens,
+                                   int64_t id, bool start, bool end) {
+    ModelInferRequest request;
+    request.set_model_name("lm");
+    AddInput(request, "tokens", "INT32",
+             {1, static_cast<int64_t>(tokens.size())}, RawBytes(tokens));
+    request.add_outputs()->set_name("logits");
+    auto& parameters = *request.mutable_parameters();
+    parameters["sequence_id"].set_int64_param(id);
+    parameters["sequence_start"].set_bool_param(start);
+    parameters["sequence_end"].set_bool_param(end);
+    return request;
+  }
+  // The logits' bytes; expects success.
+  std::string Step(const std::vector<int32_t>& tokens, int64_t id, bool start,
+                   bool end) {
+    ModelInferResponse response;
+    ExpectOk(Infer(Request(tokens, id, start, end), &response));
+    return response.raw_output_contents_size() == 1
+               ? response.raw_output_contents(0)
+               : "";
+  }
+  void ExpectStepError(const ModelInferRequest& request, StatusCode code,
+                       const std::string& word) {
+    ModelInferResponse response;
+    ExpectError(Infer(request, &response), code, word);
+  }
+};
+
+TEST_F(KServeSequenceTest, PiecesHaveTheBitsOfTheWhole) {
+  const std::string whole = Predicted(Tokens({{0, 1, 2, 3, 4}})).logits();
+  const std::string other = Predicted(Tokens({{4, 4, 4}})).logits();
+  std::string pieces = Step({0, 1}, 7, true, false);
+  std::string others = Step({4}, 8, true, false);
+  pieces += Step({2}, 7, false, false);
+  others += Step({4, 4}, 8, false, true);
+  pieces += Step({3, 4}, 7, false, true);
+  EXPECT_EQ(pieces, whole);
+  EXPECT_EQ(others, other);
+  ExpectStepError(Request({1}, 7, false, false), StatusCode::INVALID_ARGUMENT,
+                  "sequence_start");
+}
+
+TEST_F(KServeSequenceTest, RequestsThatWaitInAStreamHaveTheirTurns) {
+  const std::string whole =
+      Predicted(Tokens({std::vector<int32_t>(40, 3)})).logits();
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const auto stream = stub->ModelStreamInfer(&context);
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(stream->Write(Request({3}, 5, i == 0, i == 39)));
+  }
+  stream->WritesDone();
+  std::string pieces;
+  ModelStreamInferResponse response;
+  while (stream->Read(&response)) {
+    EXPECT_EQ(response.error_message(), "");
+    ASSERT_EQ(response.infer_response().raw_output_contents_size(), 1);
+    pieces += response.infer_response().raw_output_contents(0);
+  }
+  ExpectOk(stream->Finish());
+  EXPECT_EQ(pieces, whole);
+}
+
+TEST_F(KServeSequenceTest, AFailedRequestLeavesTheSequenceAsItWas) {
+  const std::string whole = Predicted(Tokens({{0, 1, 2}})).logits();
+  std::string pieces = Step({0, 1}, 7, true, false);
+  ExpectStepError(Request({9}, 7, false, false), StatusCode::INVALID_ARGUMENT,
+                  "9");
+  ExpectStepError(Request({9}, 7, true, false), StatusCode::INVALID_ARGUMENT,
+                  "9");
+  ModelInferRequest two = Request({1}, 7, false, true);
+  two.mutable_inputs(0)->set_shape(0, 2);
+  *two.mutable_raw_input_contents(0) += RawBytes<int32_t>({1});
+  ExpectStepError(two, StatusCode::INVALID_ARGUMENT, "batch of 1");
+  pieces += Step({2}, 7, false, true);
+  EXPECT_EQ(pieces, whole);
+}
+
+TEST_F(KServeSequenceTest, ASequenceStaysOnItsVersion) {
+  CreateModel("other", TokenConfig());
+  Step({0}, 7, true, false);
+  ModelInferRequest request = Request({1}, 7, false, false);
+  request.set_model_version("2");
+  ExpectStepError(request, StatusCode::FAILED_PRECONDITION, "version 1");
+  request.set_model_version("1");
+  ModelInferResponse response;
+  ExpectOk(Infer(request, &response));
+  // Another model's sequences are others, whatever their ids.
+  request.set_model_name("other");
+  ExpectStepError(request, StatusCode::INVALID_ARGUMENT, "sequence_start");
+}
+
+TEST_F(KServeSequenceTest, BidirectionalModelsHaveNone) {
+  v1::ModelConfig both_ways = TokenConfig();
+  both_ways.mutable_blocks(0)->mutable_sru()->set_bidirectional(true);
+  CreateModel("tagger", both_ways);
+  ModelInferRequest request = Request({1}, 7, true, true);
+  request.set_model_name("tagger");
+  ExpectStepError(request, StatusCode::FAILED_PRECONDITION, "bidirectional");
+}
+
+TEST_F(KServeTest, PrioritiesHaveTheServersLevels) {
+  CreateModel("lm", TokenConfig());
+  ModelInferRequest request = TokenRequest();
+  ModelInferResponse response;
+  (*request.mutable_parameters())["priority"].set_uint64_param(3);
+  ExpectOk(Infer(request, &response));
+  (*request.mutable_parameters())["priority"].set_uint64_param(4);
+  ExpectError(Infer(request, &response), StatusCode::INVALID_ARGUMENT,
+              "0 to 3");
+}
+
 // --- Streams ---
 
 TEST_F(KServeTest, AStreamAnswersInItsOrderAndGoesOnAfterErrors) {

@@ -1,7 +1,11 @@
 #include "server/kserve/statistics.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "kernels/status.h"
+#include "server/kserve/models.h"
 
 namespace recurve::server::kserve {
 namespace {
@@ -24,6 +28,18 @@ void AddPasses(int64_t rows, const PassCount& count,
   Set(count.passes, count.times.input, batch.mutable_compute_input());
   Set(count.passes, count.times.infer, batch.mutable_compute_infer());
   Set(count.passes, count.times.output, batch.mutable_compute_output());
+}
+
+absl::StatusOr<std::vector<ModelHandle>> VersionsNamed(
+    const Registry& registry,
+    const inference::ModelStatisticsRequest& request) {
+  if (request.name().empty()) return AllVersions(registry);
+  ASSIGN_OR_RETURN(
+      const ModelHandle version,
+      FindVersion(request.name(), request.version(),
+                  [&](absl::string_view name) { return registry.Get(name); }));
+  if (!request.version().empty()) return std::vector<ModelHandle>{version};
+  return VersionsOf(registry, request.name());
 }
 
 }  // namespace
@@ -52,6 +68,19 @@ inference::ModelStatistics StatisticsOf(const ModelVersion& version,
     AddPasses(rows, count, wire);
   }
   return wire;
+}
+
+absl::StatusOr<inference::ModelStatisticsResponse> Statistics(
+    const Registry& registry, const ServingStatistics& statistics,
+    const inference::ModelStatisticsRequest& request) {
+  ASSIGN_OR_RETURN(const std::vector<ModelHandle> versions,
+                   VersionsNamed(registry, request));
+  inference::ModelStatisticsResponse response;
+  for (const ModelHandle& version : versions) {
+    *response.add_model_stats() =
+        StatisticsOf(*version, statistics.SnapshotOf(version->name));
+  }
+  return response;
 }
 
 }  // namespace recurve::server::kserve

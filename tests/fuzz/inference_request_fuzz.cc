@@ -76,8 +76,6 @@ void CheckRequest(const DecodedRequest& request,
   FUZZ_CHECK(
       model->CheckBatch(request.batch, /*allow_empty_sequences=*/false).ok());
   FUZZ_CHECK(request.layout.cu_seqlens == request.batch.cu_seqlens);
-  FUZZ_CHECK(!request.parameters.sequence.has_value() ||
-             request.layout.batch() == 1);
   CheckResponse(request, Zeros(request, model));
 }
 
@@ -91,7 +89,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   inference::ModelInferRequest request;
   if (!request.ParseFromArray(data + 1, static_cast<int>(size) - 1)) return 0;
   const auto model = ModelOf(data[0]);
-  const auto decoded = Decode(request, *model, SharedMemoryRegions(), kLimits);
-  if (decoded.ok()) CheckRequest(*decoded, model);
+  const auto parameters = ReadParameters(request.parameters());
+  if (!parameters.ok()) return 0;
+  const auto decoded =
+      Decode(request, *parameters, *model, SharedMemoryRegions(), kLimits);
+  if (!decoded.ok()) return 0;
+  FUZZ_CHECK(!parameters->sequence.has_value() || decoded->layout.batch() == 1);
+  CheckRequest(*decoded, model);
   return 0;
 }
