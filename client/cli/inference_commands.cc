@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
@@ -29,6 +30,10 @@ struct PredictOptions {
   std::vector<int32_t> tokens;
   std::string input;
   int top_k = 0;
+  std::string session;
+  bool start = false;
+  bool end = false;
+  std::optional<int64_t> position;
 };
 
 absl::Status Evaluate(Session& session, const EvaluateOptions& options) {
@@ -101,6 +106,7 @@ nlohmann::json PredictionJson(const v1::PredictResponse& response) {
     object["logits"] =
         Rows(response.logits(), response.rows(), response.columns());
   }
+  if (response.position() > 0) object["position"] = response.position();
   if (response.top_k_size() == 0) return object;
   object["top_k"] = nlohmann::json::array();
   for (const auto& row : response.top_k())
@@ -137,6 +143,17 @@ void PrintLogits(const v1::PredictResponse& response) {
   }
 }
 
+void SetSession(const PredictOptions& options, v1::PredictRequest& request) {
+  if (options.session.empty()) return;
+  v1::SessionUse& use = *request.mutable_session();
+  use.set_name(ResourceName("sessions", options.session));
+  use.set_start(options.start);
+  use.set_end(options.end);
+  if (options.position) use.set_position(*options.position);
+  // One that goes on may be on an older version than the name means now.
+  if (!options.start) request.set_model(ResourceName("models", options.name));
+}
+
 absl::Status Predict(Session& session, const PredictOptions& options) {
   const auto version = FindModel(session.client(), options.name);
   if (!version.ok()) return version.status();
@@ -145,6 +162,7 @@ absl::Status Predict(Session& session, const PredictOptions& options) {
   request.set_model(version->name());
   request.set_top_k(options.top_k);
   request.set_want_logits(options.top_k == 0);
+  SetSession(options, request);
   const absl::Status input =
       SetInput(options, vocabulary, *request.mutable_batch());
   if (!input.ok()) return input;
@@ -161,6 +179,10 @@ absl::Status Predict(Session& session, const PredictOptions& options) {
     PrintTopK(*response, *version, vocabulary);
   } else {
     PrintLogits(*response);
+  }
+  if (!session.json && request.has_session()) {
+    absl::PrintF("%s is at %d\n", request.session().name(),
+                 response->position());
   }
   return absl::OkStatus();
 }
@@ -207,6 +229,17 @@ void AddPredict(CLI::App& app, Session& session) {
       ->add_option("--top_k", options->top_k,
                    "show the K most probable classes; 0 = logits")
       ->check(CLI::NonNegativeNumber);
+  CLI::Option* live = command->add_option("--session", options->session,
+                                          "goes on where this live session is");
+  command->add_flag("--start", options->start, "begins it, from zeros")
+      ->needs(live);
+  command->add_flag("--end", options->end, "ends it")->needs(live);
+  command
+      ->add_option("--position", options->position,
+                   "rows it has had: the same command again is then answered "
+                   "and not applied twice")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(live);
 }
 
 }  // namespace

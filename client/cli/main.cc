@@ -54,6 +54,7 @@ int Main(int argc, char** argv) {
   AddModelCommands(app, session);
   AddDataCommands(app, session);
   AddInferenceCommands(app, session);
+  AddSessionCommands(app, session);
   AddGenerateCommand(app, session);
   AddTrainingCommands(app, session);
   AddStepCommand(app, session);

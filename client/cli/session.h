@@ -56,6 +56,7 @@ CLI::App* AddCommand(CLI::App& app, Session& session, const std::string& name,
 void AddModelCommands(CLI::App& app, Session& session);
 void AddDataCommands(CLI::App& app, Session& session);
 void AddInferenceCommands(CLI::App& app, Session& session);
+void AddSessionCommands(CLI::App& app, Session& session);
 void AddGenerateCommand(CLI::App& app, Session& session);
 void AddTrainingCommands(CLI::App& app, Session& session);
 void AddStepCommand(CLI::App& app, Session& session);

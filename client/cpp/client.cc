@@ -13,6 +13,7 @@
 #include "proto/recurve/v1/devices.grpc.pb.h"
 #include "proto/recurve/v1/jobs.grpc.pb.h"
 #include "proto/recurve/v1/model.grpc.pb.h"
+#include "proto/recurve/v1/sessions.grpc.pb.h"
 
 namespace recurve {
 namespace {
@@ -29,6 +30,30 @@ absl::Status FromGrpc(const grpc::Status& status) {
           status.error_message()};
 }
 
+class GrpcPredictStream final : public PredictStream {
+ public:
+  GrpcPredictStream(v1::Inference::Stub& stub,
+                    std::unique_ptr<grpc::ClientContext> context)
+      : context_(std::move(context)),
+        stream_(stub.PredictStream(context_.get())) {}
+
+  bool Write(const v1::PredictRequest& request) override {
+    return stream_->Write(request);
+  }
+  void WritesDone() override { stream_->WritesDone(); }
+  bool Read(v1::PredictStreamResponse* response) override {
+    return stream_->Read(response);
+  }
+  void Cancel() override { context_->TryCancel(); }
+  absl::Status Finish() override { return FromGrpc(stream_->Finish()); }
+
+ private:
+  const std::unique_ptr<grpc::ClientContext> context_;
+  const std::unique_ptr<
+      grpc::ClientReaderWriter<v1::PredictRequest, v1::PredictStreamResponse>>
+      stream_;
+};
+
 class GrpcClient final : public Client {
  public:
   GrpcClient(const std::string& address, const Options& options)
@@ -37,6 +62,7 @@ class GrpcClient final : public Client {
         models_(v1::Models::NewStub(channel_)),
         datasets_(v1::Datasets::NewStub(channel_)),
         inference_(v1::Inference::NewStub(channel_)),
+        sessions_(v1::Sessions::NewStub(channel_)),
         trainers_(v1::Trainers::NewStub(channel_)),
         jobs_(v1::Jobs::NewStub(channel_)),
         devices_(v1::Devices::NewStub(channel_)) {}
@@ -122,10 +148,47 @@ class GrpcClient final : public Client {
     return Call<v1::PredictResponse>(*inference_, &InferenceStub::Predict,
                                      request);
   }
+  std::unique_ptr<PredictStream> StartPredictStream() override {
+    return std::make_unique<GrpcPredictStream>(*inference_, Context());
+  }
   absl::StatusOr<v1::EvaluateResponse> Evaluate(
       const v1::EvaluateRequest& request) override {
     return Call<v1::EvaluateResponse>(*inference_, &InferenceStub::Evaluate,
                                       request);
+  }
+
+  absl::StatusOr<v1::Session> CreateSession(
+      const v1::CreateSessionRequest& request) override {
+    return Call<v1::Session>(*sessions_, &SessionsStub::CreateSession, request);
+  }
+  absl::StatusOr<v1::Session> GetSession(const std::string& name) override {
+    return Call<v1::Session>(*sessions_, &SessionsStub::GetSession,
+                             Named<v1::GetSessionRequest>(name));
+  }
+  absl::StatusOr<std::vector<v1::Session>> ListSessions(
+      const std::string& model) override {
+    v1::ListSessionsRequest request;
+    request.set_model(model);
+    return CallPages<v1::Session, v1::ListSessionsResponse>(
+        *sessions_, &SessionsStub::ListSessions, request,
+        &v1::ListSessionsResponse::sessions);
+  }
+  absl::Status DeleteSession(const std::string& name) override {
+    return CallEmpty(*sessions_, &SessionsStub::DeleteSession,
+                     Named<v1::DeleteSessionRequest>(name));
+  }
+  absl::StatusOr<v1::SessionSnapshot> SnapshotSession(
+      const std::string& name) override {
+    return Call<v1::SessionSnapshot>(*sessions_, &SessionsStub::SnapshotSession,
+                                     Named<v1::SnapshotSessionRequest>(name));
+  }
+  absl::StatusOr<v1::Session> ForkSession(
+      const v1::ForkSessionRequest& request) override {
+    return Call<v1::Session>(*sessions_, &SessionsStub::ForkSession, request);
+  }
+  absl::StatusOr<v1::Session> MoveSession(
+      const v1::MoveSessionRequest& request) override {
+    return Call<v1::Session>(*sessions_, &SessionsStub::MoveSession, request);
   }
 
   absl::StatusOr<v1::Trainer> CreateTrainer(
@@ -216,6 +279,7 @@ class GrpcClient final : public Client {
   using ModelsStub = v1::Models::Stub;
   using DatasetsStub = v1::Datasets::Stub;
   using InferenceStub = v1::Inference::Stub;
+  using SessionsStub = v1::Sessions::Stub;
   using TrainersStub = v1::Trainers::Stub;
   using JobsStub = v1::Jobs::Stub;
   using DevicesStub = v1::Devices::Stub;
@@ -341,6 +405,7 @@ class GrpcClient final : public Client {
   const std::unique_ptr<ModelsStub> models_;
   const std::unique_ptr<DatasetsStub> datasets_;
   const std::unique_ptr<InferenceStub> inference_;
+  const std::unique_ptr<SessionsStub> sessions_;
   const std::unique_ptr<TrainersStub> trainers_;
   const std::unique_ptr<JobsStub> jobs_;
   const std::unique_ptr<DevicesStub> devices_;

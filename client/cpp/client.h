@@ -21,8 +21,25 @@
 #include "proto/recurve/v1/devices.pb.h"
 #include "proto/recurve/v1/jobs.pb.h"
 #include "proto/recurve/v1/model.pb.h"
+#include "proto/recurve/v1/sessions.pb.h"
 
 namespace recurve {
+
+// Requests as they come, each answered in its turn. For one thread that writes
+// and one that reads.
+class PredictStream {
+ public:
+  virtual ~PredictStream() = default;
+
+  // False once the stream has ended: Finish says why.
+  virtual bool Write(const v1::PredictRequest& request) = 0;
+  virtual void WritesDone() = 0;
+  virtual bool Read(v1::PredictStreamResponse* response) = 0;
+  // Nobody wants the answers any more.
+  virtual void Cancel() = 0;
+  // Once, when Read has returned false.
+  virtual absl::Status Finish() = 0;
+};
 
 class Client {
  public:
@@ -81,8 +98,25 @@ class Client {
   // --- Inference ---
   virtual absl::StatusOr<v1::PredictResponse> Predict(
       const v1::PredictRequest& request) = 0;
+  // The client outlives it; Options::timeout is of the whole stream.
+  virtual std::unique_ptr<PredictStream> StartPredictStream() = 0;
   virtual absl::StatusOr<v1::EvaluateResponse> Evaluate(
       const v1::EvaluateRequest& request) = 0;
+
+  // --- Sessions ---
+  virtual absl::StatusOr<v1::Session> CreateSession(
+      const v1::CreateSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::Session> GetSession(const std::string& name) = 0;
+  // On a model or a version; empty: all.
+  virtual absl::StatusOr<std::vector<v1::Session>> ListSessions(
+      const std::string& model) = 0;
+  virtual absl::Status DeleteSession(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::SessionSnapshot> SnapshotSession(
+      const std::string& name) = 0;
+  virtual absl::StatusOr<v1::Session> ForkSession(
+      const v1::ForkSessionRequest& request) = 0;
+  virtual absl::StatusOr<v1::Session> MoveSession(
+      const v1::MoveSessionRequest& request) = 0;
 
   // --- Trainers ---
   virtual absl::StatusOr<v1::Trainer> CreateTrainer(
