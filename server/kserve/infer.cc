@@ -129,10 +129,10 @@ class Call : public std::enable_shared_from_this<Call> {
       return done_(
           WithoutStart(request_, *parameters_.sequence, lease.status()));
     }
-    const ModelHandle version = (*lease)->version();
-    const absl::Status goes_on = CheckGoesOn(request_, *version);
-    if (!goes_on.ok()) return done_(goes_on);
     lease_ = *std::move(lease);
+    const ModelHandle version = lease_->version();
+    const absl::Status goes_on = CheckGoesOn(request_, *version);
+    if (!goes_on.ok()) return Finish(goes_on);
     RunSoon(request_.ByteSizeLong(),
             [call = shared_from_this(), version] { call->Predict(version); });
   }
@@ -191,7 +191,7 @@ class Call : public std::enable_shared_from_this<Call> {
   }
 
   void Finish(const absl::Status& status) {
-    lease_.reset();
+    lease_.reset();  // before the server may think that all calls have ended
     done_(status);
   }
 

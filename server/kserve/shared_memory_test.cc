@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/kserve/shared_memory_calls.h"
 
 namespace recurve::server::kserve {
 namespace {
@@ -144,6 +145,20 @@ TEST(SharedMemoryTest, NamesAreTakenOnceUntilTheyAreGivenBack) {
   EXPECT_TRUE(regions.Register("a", object.key, 0, 4).ok());
   regions.UnregisterAll();
   EXPECT_TRUE(regions.List().empty());
+}
+
+TEST(SharedMemoryTest, IsForPeersOnThisMachine) {
+  for (const char* const peer :
+       {"ipv4:127.0.0.1:4711", "ipv4:127.8.0.1:1", "ipv6:[::1]:4711",
+        "ipv6:%5B::1%5D:4711", "ipv6:%5B::ffff:127.0.0.1%5D:4711",
+        "unix:/tmp/socket"}) {
+    EXPECT_TRUE(SharesMemory(peer)) << peer;
+  }
+  for (const char* const peer :
+       {"", "ipv4:192.0.2.7:4711", "ipv4:1.127.0.1:4711", "ipv4:12.7.0.0:1",
+        "ipv6:[::12]:1", "ipv6:%5B2001:db8::1%5D:4711"}) {
+    EXPECT_FALSE(SharesMemory(peer)) << peer;
+  }
 }
 
 TEST(SharedMemoryTest, ThereIsALimit) {
