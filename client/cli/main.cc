@@ -35,6 +35,26 @@ int EndParsing(const CLI::App& app, const CLI::ParseError& error) {
   return app.exit(error) == 0 ? 0 : 2;
 }
 
+void AddTlsFlags(CLI::App& app, Session& session) {
+  app.add_flag("--tls", session.tls,
+               "use TLS, trusting this machine's authorities");
+  app.add_option("--tls_ca", session.tls_ca,
+                 "PEM file of the authorities to trust; uses TLS")
+      ->envname("RECURVE_TLS_CA");
+  CLI::Option* const certificate =
+      app.add_option("--tls_cert", session.tls_certificate,
+                     "PEM file of the certificate to show the server")
+          ->envname("RECURVE_TLS_CERT");
+  CLI::Option* const key =
+      app.add_option("--tls_key", session.tls_key,
+                     "PEM file of that certificate's private key")
+          ->envname("RECURVE_TLS_KEY");
+  certificate->needs(key);
+  key->needs(certificate);
+  app.add_option("--token_file", session.token_file,
+                 "file with the token to send; default: RECURVE_TOKEN itself");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(
       "Trains and serves SRU and QRNN models on a Recurve server.\n"
@@ -49,6 +69,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--timeout", session.timeout_seconds,
                  "seconds a call may take; 0 = any");
+  AddTlsFlags(app, session);
   app.add_flag("--json", session.json, "print one JSON object");
 
   AddModelCommands(app, session);
@@ -67,7 +88,8 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return EndParsing(app, error);
   }
-  const absl::Status status = session.run();
+  absl::Status status = session.Prepare();
+  if (status.ok()) status = session.run();
   if (status.ok()) return 0;
   const int exit_status = Fail(status);
   const bool asked_a_server = !app.got_subcommand("plan");

@@ -1,12 +1,16 @@
 #include "client/cli/session.h"
 
+#include <stdlib.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/files.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -54,12 +58,30 @@ void MakeNumbers(const google::protobuf::Descriptor& type,
 
 }  // namespace
 
-Client& Session::client() {
-  if (client_ == nullptr) {
-    Client::Options options;
-    if (timeout_seconds > 0) options.timeout = absl::Seconds(timeout_seconds);
-    client_ = Client::Connect(server, options);
+absl::Status Session::Prepare() {
+  if (timeout_seconds > 0) options_.timeout = absl::Seconds(timeout_seconds);
+  options_.tls = tls;
+  const std::pair<const std::string*, std::string*> files[] = {
+      {&tls_ca, &options_.tls_ca},
+      {&tls_certificate, &options_.tls_certificate},
+      {&tls_key, &options_.tls_key},
+      {&token_file, &options_.token}};
+  for (const auto& [path, text] : files) {
+    if (path->empty()) continue;
+    absl::StatusOr<std::string> read = ReadFile(*path);
+    if (!read.ok()) return read.status();
+    *text = *std::move(read);
   }
+  if (const char* const token = getenv("RECURVE_TOKEN");
+      token != nullptr && token_file.empty()) {
+    options_.token = token;
+  }
+  absl::StripAsciiWhitespace(&options_.token);
+  return absl::OkStatus();
+}
+
+Client& Session::client() {
+  if (client_ == nullptr) client_ = Client::Connect(server, options_);
   return *client_;
 }
 

@@ -23,14 +23,23 @@ struct Session {
   std::string server = "127.0.0.1:50051";
   double timeout_seconds = 0;  // of each call; 0 = none
   bool json = false;
+  // Files, empty where not given.
+  bool tls = false;
+  std::string tls_ca;
+  std::string tls_certificate;
+  std::string tls_key;
+  std::string token_file;
 
   // What the chosen subcommand does, set by its parser.
   std::function<absl::Status()> run;
 
-  // Connects on first use.
+  // OK if the client can be had: the files above can be read.
+  absl::Status Prepare();
+  // Connects on first use. After Prepare.
   Client& client();
 
  private:
+  Client::Options options_;
   std::unique_ptr<Client> client_;
 };
 

@@ -54,10 +54,20 @@ class GrpcPredictStream final : public PredictStream {
       stream_;
 };
 
+std::shared_ptr<grpc::ChannelCredentials> Credentials(
+    const Client::Options& options) {
+  const bool tls = options.tls || !options.tls_ca.empty() ||
+                   !options.tls_certificate.empty();
+  if (!tls) return grpc::InsecureChannelCredentials();
+  return grpc::SslCredentials(
+      {options.tls_ca, options.tls_key, options.tls_certificate});
+}
+
 class GrpcClient final : public Client {
  public:
   GrpcClient(const std::string& address, const Options& options)
       : timeout_(options.timeout),
+        authorization_(options.token.empty() ? "" : "Bearer " + options.token),
         channel_(Channel(address, options)),
         models_(v1::Models::NewStub(channel_)),
         datasets_(v1::Datasets::NewStub(channel_)),
@@ -291,8 +301,7 @@ class GrpcClient final : public Client {
     arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-    return grpc::CreateCustomChannel(
-        address, grpc::InsecureChannelCredentials(), arguments);
+    return grpc::CreateCustomChannel(address, Credentials(options), arguments);
   }
 
   template <typename Request>
@@ -316,6 +325,9 @@ class GrpcClient final : public Client {
     const absl::Time deadline = absl::Now() + timeout_;
     AwaitConnection(deadline);
     auto context = std::make_unique<grpc::ClientContext>();
+    if (!authorization_.empty()) {
+      context->AddMetadata("authorization", authorization_);
+    }
     if (timeout_ == absl::InfiniteDuration()) return context;
     // gRPC rounds a deadline up to a millisecond, in which a call may succeed:
     // one that is over must be over.
@@ -400,6 +412,7 @@ class GrpcClient final : public Client {
   }
 
   const absl::Duration timeout_;
+  const std::string authorization_;  // "Bearer TOKEN", or empty
   absl::once_flag connected_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<ModelsStub> models_;

@@ -46,6 +46,16 @@ class Client {
   struct Options {
     absl::Duration timeout = absl::InfiniteDuration();  // of each call
     int max_message_bytes = 64 << 20;                   // sent or received
+
+    // TLS, if any of these is set. PEM: the authorities that may vouch for the
+    // server (empty: those of this machine), and what the server may ask to see
+    // of the client.
+    bool tls = false;
+    std::string tls_ca;
+    std::string tls_certificate;
+    std::string tls_key;
+    // Sent with every call; empty: none.
+    std::string token;
   };
 
   // Connects on first use, for two seconds at most; a server that is not there
