@@ -1,11 +1,14 @@
 #include "server/status.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/serve/retry_hint.h"
 #include "proto/google/rpc/status.pb.h"
 
 namespace recurve::server {
@@ -58,22 +61,40 @@ absl::string_view FieldOf(absl::string_view message) {
                                                           : absl::string_view();
 }
 
-// A serialized google.rpc.Status, or nothing.
-std::string Details(int code, const std::string& message) {
-  const absl::string_view field = FieldOf(message);
-  if (code != grpc::StatusCode::INVALID_ARGUMENT || field.empty() ||
-      message.size() > kMaxDetailedBytes) {
-    return "";
-  }
+void AddBadRequest(absl::string_view field, absl::string_view what,
+                   google::rpc::Status& details) {
   google::rpc::BadRequest request;
   auto& violation = *request.add_field_violations();
   violation.set_field(std::string(field));
-  violation.set_description(message.substr(field.size() + 2));
-  google::rpc::Status status;
-  status.set_code(code);
-  status.set_message(message);
-  status.add_details()->PackFrom(request);
-  return status.SerializeAsString();
+  violation.set_description(std::string(what));
+  details.add_details()->PackFrom(request);
+}
+
+void AddRetryInfo(absl::Duration delay, google::rpc::Status& details) {
+  google::rpc::RetryInfo info;
+  const int64_t nanoseconds = absl::ToInt64Nanoseconds(delay);
+  info.mutable_retry_delay()->set_seconds(nanoseconds / 1'000'000'000);
+  info.mutable_retry_delay()->set_nanos(
+      static_cast<int32_t>(nanoseconds % 1'000'000'000));
+  details.add_details()->PackFrom(info);
+}
+
+// A serialized google.rpc.Status, or nothing.
+std::string Details(const absl::Status& status, const std::string& message) {
+  google::rpc::Status details;
+  const bool is_short = message.size() <= kMaxDetailedBytes;
+  const absl::string_view field = FieldOf(message);
+  if (absl::IsInvalidArgument(status) && !field.empty() && is_short) {
+    AddBadRequest(field, absl::string_view(message).substr(field.size() + 2),
+                  details);
+  }
+  if (const auto delay = RetryHint(status); delay.has_value()) {
+    AddRetryInfo(*delay, details);
+  }
+  if (details.details_size() == 0) return "";
+  details.set_code(status.raw_code());
+  if (is_short) details.set_message(message);
+  return details.SerializeAsString();
 }
 
 }  // namespace
@@ -82,7 +103,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const auto code = static_cast<grpc::StatusCode>(status.code());
   const std::string message = Message(status.message());
-  return grpc::Status(code, message, Details(code, message));
+  return grpc::Status(code, message, Details(status, message));
 }
 
 }  // namespace recurve::server
