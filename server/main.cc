@@ -38,6 +38,10 @@ sigset_t BlockEndSignals() {
 int Serve(const Options& options, const sigset_t& end_signals) {
   auto server = Server::Start(options.config);
   if (!server.ok()) return Fail(server.status());
+  if (const std::string metrics = (*server)->metrics_address();
+      !metrics.empty()) {
+    std::printf("metrics on %s\n", metrics.c_str());
+  }
   std::printf("listening on %s\n", (*server)->address().c_str());
   std::fflush(stdout);
 

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "engine/base/file.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "kernels/status.h"
@@ -40,6 +41,21 @@ std::string Resolve(const std::string& path,
   return (std::filesystem::path(working_directory) / path)
       .lexically_normal()
       .string();
+}
+
+// The fields that name files, but for data_dir, which always has a value.
+constexpr const char* kPaths[] = {"data_root", "tls_certificate", "tls_key",
+                                  "tls_client_ca", "tokens_file"};
+
+// Of a field that is set.
+void ResolveField(const char* name, const std::string& working_directory,
+                  ServerConfig& config) {
+  const auto& reflection = *config.GetReflection();
+  const auto* const field = config.GetDescriptor()->FindFieldByName(name);
+  if (!reflection.HasField(config, field)) return;
+  reflection.SetString(
+      &config, field,
+      Resolve(reflection.GetString(config, field), working_directory));
 }
 
 absl::StatusOr<ServerConfig> ReadConfig(const std::string& path) {
@@ -93,9 +109,7 @@ absl::StatusOr<Options> ParseOptions(absl::Span<const std::string> given,
   RETURN_IF_ERROR(ParseFlags(arguments, &options.config));
   ServerConfig& config = options.config;
   config.set_data_dir(Resolve(config.data_dir(), working_directory));
-  if (config.has_data_root()) {
-    config.set_data_root(Resolve(config.data_root(), working_directory));
-  }
+  for (const char* name : kPaths) ResolveField(name, working_directory, config);
   ASSIGN_OR_RETURN(options.drain_timeout,
                    ParseDurationFlag("drain_timeout", config.drain_timeout(),
                                      absl::ZeroDuration()));

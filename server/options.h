@@ -17,7 +17,7 @@ struct Options {
 };
 
 // `arguments` without the program's name. Relative paths (--config, and
-// data_dir and data_root wherever they are given) begin at `working_directory`
+// the other paths wherever they are given) begin at `working_directory`
 // unless that is empty.
 absl::StatusOr<Options> ParseOptions(absl::Span<const std::string> arguments,
                                      const std::string& working_directory);

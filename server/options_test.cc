@@ -27,11 +27,16 @@ TEST(OptionsTest, FlagsWinOverTheFile) {
 }
 
 TEST(OptionsTest, RelativePathsBeginAtTheWorkingDirectory) {
-  const auto options = ParseOptions(
-      {"--data_root=texts", "--data_dir=/var/lib/recurve"}, "/home/someone");
+  const auto options =
+      ParseOptions({"--data_root=texts", "--data_dir=/var/lib/recurve",
+                    "--tls_key=key", "--tokens_file=/etc/tokens"},
+                   "/home/someone");
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->config.data_root(), "/home/someone/texts");
   EXPECT_EQ(options->config.data_dir(), "/var/lib/recurve");
+  EXPECT_EQ(options->config.tls_key(), "/home/someone/key");
+  EXPECT_EQ(options->config.tokens_file(), "/etc/tokens");
+  EXPECT_FALSE(options->config.has_tls_client_ca());
 }
 
 TEST(OptionsTest, SaysWhatIsWrongAndWhere) {

@@ -5,17 +5,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "kernels/status.h"
 #include "proto/grpc/health/v1/health.pb.h"
 #include "server/access/gate_interceptor.h"
 #include "server/kserve/service.h"
+#include "server/metrics/engine_metrics.h"
 #include "server/services/services.h"
 
 namespace recurve::server {
@@ -25,10 +24,6 @@ namespace {
 constexpr absl::Duration kStopGrace = absl::Seconds(5);
 // For those who still watch its health when nothing else is left.
 constexpr absl::Duration kWatchGrace = absl::Seconds(1);
-// An idle connection is asked for a sign of life this often, and given up after
-// so long without one.
-constexpr int kKeepaliveMs = 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
 
 std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
   std::vector<std::unique_ptr<grpc::Service>> services;
@@ -43,31 +38,6 @@ std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
   return services;
 }
 
-void Warn(const absl::Status& status) {
-  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-}
-
-// Null where the configuration names no file.
-absl::StatusOr<std::unique_ptr<TokenFile>> OpenTokens(
-    const ServerConfig& config) {
-  if (!config.has_tokens_file()) return nullptr;
-  return TokenFile::Open(
-      config.tokens_file(), absl::Now(), [](const absl::Status& broken) {
-        Warn(absl::InvalidArgumentError(
-            absl::StrCat(broken.message(), "; the old tokens stay")));
-      });
-}
-
-// "HOST:PORT" -> HOST, brackets of IPv6 included. InvalidArgument otherwise.
-absl::StatusOr<std::string> HostOf(const std::string& listen) {
-  const size_t colon = listen.rfind(':');
-  if (colon == 0 || colon == std::string::npos || colon + 1 == listen.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen: \"", listen, "\" is not HOST:PORT"));
-  }
-  return listen.substr(0, colon);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
@@ -78,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   google::protobuf::LinkMessageReflection<
       grpc::health::v1::HealthCheckRequest>();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  ASSIGN_OR_RETURN(auto tokens, OpenTokens(config));
+  ASSIGN_OR_RETURN(Listener listener, OpenListener(config));
   ASSIGN_OR_RETURN(auto engine, Engine::Open(config));
   for (const absl::Status& error : engine->registry->Unreadable()) {
     std::fprintf(stderr, "a model version cannot be used: %s\n",
@@ -92,34 +62,24 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     std::fprintf(stderr, "a session cannot go on: %s\n",
                  std::string(error.message()).c_str());
   }
-  auto server =
-      std::unique_ptr<Server>(new Server(std::move(engine), std::move(tokens)));
+  auto server = std::unique_ptr<Server>(
+      new Server(std::move(engine), std::move(listener)));
+  RETURN_IF_ERROR(server->ExportMetrics());
   RETURN_IF_ERROR(server->Listen());
   return server;
 }
 
-Server::Server(std::unique_ptr<Engine> engine,
-               std::unique_ptr<TokenFile> tokens)
-    : engine_(std::move(engine)),
+Server::Server(std::unique_ptr<Engine> engine, Listener listener)
+    : listener_(std::move(listener)),
+      engine_(std::move(engine)),
       services_(Services(*engine_)),
-      gate_(std::move(tokens), engine_->config.max_calls_per_client()) {}
+      gate_(std::move(listener_.tokens),
+            engine_->config.max_calls_per_client()) {}
 
 absl::Status Server::Listen() {
-  const ServerConfig& config = engine_->config;
-  ASSIGN_OR_RETURN(const std::string host, HostOf(config.listen()));
   int port = 0;
   grpc::ServerBuilder builder;
-  // Two servers on one port would each get some of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // A client that vanished without a word gives its streams back.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             kKeepaliveTimeoutMs);
-  builder.SetMaxReceiveMessageSize(
-      static_cast<int>(config.max_message_bytes()));
-  builder.SetMaxSendMessageSize(static_cast<int>(config.max_message_bytes()));
-  builder.AddListeningPort(config.listen(), grpc::InsecureServerCredentials(),
-                           &port);
+  Configure(listener_, builder, &port);
   std::vector<
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
       interceptors;
@@ -129,11 +89,24 @@ absl::Status Server::Listen() {
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
     return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", config.listen(),
+        absl::StrCat("cannot listen on ", listener_.address,
                      ": the port is in use or the address is not ours"));
   }
-  address_ = absl::StrCat(host, ":", port);
+  address_ = absl::StrCat(listener_.host, ":", port);
   return absl::OkStatus();
+}
+
+absl::Status Server::ExportMetrics() {
+  const std::string& listen = engine_->config.metrics_listen();
+  if (listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(exporter_, Exporter::Start(listen, [this] {
+                     return CollectMetrics(*engine_, counts_);
+                   }));
+  return absl::OkStatus();
+}
+
+std::string Server::metrics_address() const {
+  return exporter_ == nullptr ? "" : exporter_->address();
 }
 
 void Server::Drain(absl::Duration timeout) {

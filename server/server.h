@@ -12,15 +12,16 @@
 #include "grpcpp/server.h"
 #include "server/access/call_counts.h"
 #include "server/access/gate.h"
-#include "server/access/token_file.h"
+#include "server/access/listener.h"
 #include "server/config.pb.h"
 #include "server/engine.h"
+#include "server/metrics/exporter.h"
 
 namespace recurve::server {
 
 class Server {
  public:
-  // Listens and serves when it returns. Unavailable if the address cannot be
+  // Listens and serves when it returns. Unavailable if an address cannot be
   // listened on, otherwise as Engine::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerConfig& config);
@@ -29,6 +30,8 @@ class Server {
 
   // HOST:PORT, with the port that was picked for port 0.
   const std::string& address() const { return address_; }
+  // Where the metrics are; empty if nowhere.
+  std::string metrics_address() const;
   grpc::Server& grpc() { return *grpc_; }
 
   // Says NOT_SERVING, refuses new calls as UNAVAILABLE, stops jobs, and waits
@@ -38,15 +41,18 @@ class Server {
   void Drain(absl::Duration timeout);
 
  private:
-  Server(std::unique_ptr<Engine> engine, std::unique_ptr<TokenFile> tokens);
+  Server(std::unique_ptr<Engine> engine, Listener listener);
   absl::Status Listen();
+  absl::Status ExportMetrics();
 
+  Listener listener_;
   const std::unique_ptr<Engine> engine_;
   const std::vector<std::unique_ptr<grpc::Service>> services_;
   Gate gate_;
   CallCounts counts_;
   std::string address_;
   std::unique_ptr<grpc::Server> grpc_;  // null after Drain
+  std::unique_ptr<Exporter> exporter_;  // may be null
 };
 
 }  // namespace recurve::server

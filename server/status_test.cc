@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "engine/serve/retry_hint.h"
 #include "gtest/gtest.h"
 #include "proto/google/rpc/status.pb.h"
 
@@ -39,6 +40,23 @@ TEST(StatusTest, FieldsOfBadRequestsAreInTheDetails) {
     EXPECT_EQ(ToGrpc(absl::InvalidArgumentError(message)).error_details(), "");
   }
   EXPECT_EQ(ToGrpc(absl::NotFoundError("name: x")).error_details(), "");
+}
+
+TEST(StatusTest, ARetryHintIsInTheDetails) {
+  for (const size_t length : {10, 5000}) {
+    absl::Status status =
+        absl::ResourceExhaustedError(std::string(length, 'x'));
+    EXPECT_EQ(ToGrpc(status).error_details(), "");
+    SetRetryHint(status, absl::Milliseconds(2500));
+    google::rpc::Status details;
+    ASSERT_TRUE(details.ParseFromString(ToGrpc(status).error_details()));
+    EXPECT_EQ(details.code(), 8);
+    google::rpc::RetryInfo info;
+    ASSERT_EQ(details.details_size(), 1);
+    ASSERT_TRUE(details.details(0).UnpackTo(&info));
+    EXPECT_EQ(info.retry_delay().seconds(), 2);
+    EXPECT_EQ(info.retry_delay().nanos(), 500'000'000);
+  }
 }
 
 TEST(StatusTest, ReplacesWhatIsNotUtf8) {

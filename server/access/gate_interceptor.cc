@@ -33,6 +33,15 @@ Caller CallerOf(ServerRpcInfo& call, const Metadata& metadata) {
   return caller;
 }
 
+// A client that accepts compressed replies does not always want them: it says
+// so with `reply-encoding: gzip`.
+void CompressReplies(const Metadata& metadata,
+                     grpc::ServerContextBase& context) {
+  const auto found = metadata.find("reply-encoding");
+  if (found == metadata.end() || found->second != "gzip") return;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+}
+
 // Of one call, as long as its context lives.
 class GateInterceptor : public grpc::experimental::Interceptor {
  public:
@@ -47,6 +56,7 @@ class GateInterceptor : public grpc::experimental::Interceptor {
       Metadata& metadata = *methods->GetRecvInitialMetadata();
       admission_ = gate_.Enter(CallerOf(call_, metadata), absl::Now());
       SetAdmission(admission_, metadata);
+      CompressReplies(metadata, *call_.server_context());
     }
     if (methods->QueryInterceptionHookPoint(
             InterceptionHookPoints::PRE_SEND_STATUS)) {

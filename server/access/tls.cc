@@ -67,8 +67,7 @@ grpc_ssl_certificate_config_reload_status Fetch(
   // then it makes no use of them.
   const std::string& roots =
       tls->client_ca.empty() ? tls->certificate : tls->client_ca;
-  *config =
-      grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
+  *config = grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
 }
 

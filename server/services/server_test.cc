@@ -1,11 +1,15 @@
 // What holds for the server as a whole.
 #include "server/server.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "grpcpp/create_channel.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "server/services/service_test_util.h"
 
@@ -53,13 +57,43 @@ class ServerTest : public ServiceTest {
   std::thread BeginLongPredict(grpc::Status* status) {
     std::thread thread([this, status] {
       v1::PredictResponse response;
-      *status = Call(*inference, &v1::Inference::Stub::Predict, LongRequest(),
-                     &response);
+      *status = inference->Predict(&long_call_, LongRequest(), &response);
     });
     WaitForRows();
     return thread;
   }
+
+  grpc::ClientContext long_call_;
 };
+
+TEST_F(ServerTest, TakesCompressedRequestsAndSendsCompressedReplies) {
+  CreateModel("lm", TokenConfig());
+  v1::PredictRequest request;
+  request.set_model("models/lm");
+  *request.mutable_batch() = Tokens({std::vector<int32_t>(500, 1)});
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  context.AddMetadata("reply-encoding", "gzip");
+  // Shows messages as they came.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto raw = grpc::CreateCustomChannel(
+      server_->address(), grpc::InsecureChannelCredentials(), arguments);
+  const grpc::internal::RpcMethod method("/recurve.v1.Inference/Predict",
+                                         nullptr,
+                                         grpc::internal::RpcMethod::NORMAL_RPC);
+  grpc::ByteBuffer response;
+  ExpectOk(grpc::internal::BlockingUnaryCall(raw.get(), method, &context,
+                                             request, &response));
+  grpc::Slice slice;
+  ASSERT_TRUE(response.DumpToSingleSlice(&slice).ok());
+  const std::string bytes(slice.begin(), slice.end());
+  EXPECT_EQ(bytes.substr(0, 2), "\x1f\x8b");  // gzip's magic number
+  v1::PredictResponse plain;
+  ExpectOk(Call(*inference, &v1::Inference::Stub::Predict, request, &plain));
+  EXPECT_LT(bytes.size(), plain.ByteSizeLong() / 4);  // the same row 500 times
+}
 
 TEST_F(ServerTest, OneServerAtATimeOnAPortAndAFolder) {
   ServerConfig second = config;
@@ -95,6 +129,12 @@ TEST_F(ServerTest, BadConfigurationsAreRefused) {
             StatusCode::kInvalidArgument);
   EXPECT_EQ(code([](ServerConfig& c) { c.set_listen("50051"); }),
             StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_listen("0.0.0.0:0"); }),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_keepalive_time("0s"); }),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](ServerConfig& c) { c.set_tls_key("absent"); }),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(code([](ServerConfig& c) { c.set_data_dir("/dev/null/x"); }),
             StatusCode::kFailedPrecondition);
 }
@@ -106,6 +146,57 @@ TEST_F(ServerTest, DrainFinishesWhatWasAccepted) {
   server_->Drain(kPatience);
   call.join();
   ExpectOk(status);
+}
+
+TEST_F(ServerTest, WhileItDrainsHealthIsAnsweredAndCallsAreUnavailable) {
+  CreateLargeModel();
+  grpc::Status status;
+  std::thread call = BeginLongPredict(&status);
+  std::thread drain([this] { server_->Drain(kPatience); });
+  WaitUntil("it says NOT_SERVING",
+            [this] { return Health() == std::string("\x08\x02"); });
+  // Also for what is not there: never an error that a client takes for final.
+  v1::PredictRequest request;
+  for (const char* model : {"models/lm", "models/absent"}) {
+    request.set_model(model);
+    v1::PredictResponse response;
+    ExpectError(
+        Call(*inference, &v1::Inference::Stub::Predict, request, &response),
+        StatusCode::UNAVAILABLE, "shutting down");
+  }
+  long_call_.TryCancel();
+  call.join();
+  EXPECT_EQ(status.error_code(), StatusCode::CANCELLED);
+  drain.join();
+}
+
+TEST_F(ServerTest, ThroughADrainClientsSeeResultsAndUnavailable) {
+  CreateModel("lm", TokenConfig());
+  std::atomic<int> served = 0;
+  std::atomic<bool> stopped = false;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&] {
+      v1::PredictRequest request;
+      request.set_model("models/lm");
+      *request.mutable_batch() = Tokens({{1, 2, 3}});
+      for (;;) {
+        v1::PredictResponse response;
+        const grpc::Status status =
+            Call(*inference, &v1::Inference::Stub::Predict, request, &response);
+        if (!status.ok()) {
+          EXPECT_EQ(status.error_code(), StatusCode::UNAVAILABLE)
+              << status.error_message();
+        }
+        if (status.ok()) ++served;
+        if (!status.ok() && stopped) return;
+      }
+    });
+  }
+  WaitUntil("clients are served", [&] { return served > 20; });
+  server_->Drain(kPatience);
+  stopped = true;
+  for (std::thread& client : clients) client.join();
 }
 
 TEST_F(ServerTest, DrainStopsWhatIsNotDoneInTime) {
