@@ -3,6 +3,8 @@
 // Exit status: 0 done, 1 the call or the job failed, 2 wrong usage.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <iostream>
 
 #include "absl/strings/str_format.h"
 #include "client/cli/session.h"
@@ -100,4 +102,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace recurve::cli
 
-int main(int argc, char** argv) { return recurve::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int status = recurve::cli::Main(argc, argv);
+  std::cout.flush();
+  std::fflush(nullptr);
+  // Not by way of exit(): a thread of gRPC's may be in the middle of another
+  // try to connect, and OpenSSL would take its data away.
+  std::_Exit(status);
+}
