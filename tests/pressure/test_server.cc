@@ -35,8 +35,13 @@ std::vector<float> FloatsOf(const std::string& bytes) {
 
 TestServer::TestServer(const std::string& devices,
                        const std::vector<std::string>& flags)
-    : process_(faults::ServerProcess::Start(folder_.path() + "/data", devices,
-                                            flags)) {
+    : devices_(devices), flags_(flags) {
+  Start();
+}
+
+void TestServer::Start() {
+  process_ =
+      faults::ServerProcess::Start(folder_.path() + "/data", devices_, flags_);
   const auto address = process_->Address();
   EXPECT_TRUE(address.ok()) << address.status();
   address_ = address.value_or("127.0.0.1:1");
@@ -44,6 +49,14 @@ TestServer::TestServer(const std::string& devices,
   connection_ = std::make_unique<Connection>(address_);
   models_ = v1::Models::NewStub(
       grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+}
+
+void TestServer::Restart() {
+  client_.reset();
+  connection_.reset();
+  models_.reset();
+  EXPECT_EQ(process_->Terminate(), 0) << process_->Log();
+  Start();
 }
 
 void TestServer::CreateModel(const std::string& id,

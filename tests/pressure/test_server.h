@@ -32,6 +32,10 @@ class TestServer {
  public:
   TestServer(const std::string& devices, const std::vector<std::string>& flags);
 
+  // Stops it as SIGTERM does and starts it again on the same data: another
+  // address, and what address(), client() and the like gave is no more.
+  void Restart();
+
   faults::ServerProcess& process() { return *process_; }
   const std::string& address() const { return address_; }
   Client& client() { return *client_; }
@@ -54,6 +58,10 @@ class TestServer {
   int64_t Rows();
 
  private:
+  void Start();
+
+  const std::string devices_;
+  const std::vector<std::string> flags_;
   faults::Folder folder_;
   std::unique_ptr<faults::ServerProcess> process_;
   std::string address_;
