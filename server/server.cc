@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 #include <utility>
@@ -22,6 +23,9 @@ namespace {
 
 // For calls to see that they are stopped, before gRPC cuts them off.
 constexpr absl::Duration kStopGrace = absl::Seconds(5);
+// For clients that had their last answer just now and send their next request:
+// the gate says UNAVAILABLE, gRPC itself, once it shuts down, CANCELLED.
+constexpr absl::Duration kLastRefusals = absl::Milliseconds(200);
 // For those who still watch its health when nothing else is left.
 constexpr absl::Duration kWatchGrace = absl::Seconds(1);
 
@@ -122,6 +126,7 @@ void Server::Drain(absl::Duration timeout) {
   });
   const bool done = engine_->calls.AwaitNone(deadline);
   if (!done) engine_->calls.StopAll();
+  absl::SleepFor(std::min(kLastRefusals, deadline - absl::Now()));
   grpc_->Shutdown(
       absl::ToChronoTime(absl::Now() + (done ? kWatchGrace : kStopGrace)));
   jobs.join();
