@@ -241,6 +241,9 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       work("a work thread", config.work_threads(), config.max_queued_work()),
       io("an io thread", 2, config.max_streams()),
       versions(std::make_unique<VersionStates>(*registry, VersionHooks())) {
+  registry->BeforeDelete([this](const ModelVersion& version) {
+    if (sessions.CountOn(version) > 0) version.KeepParameters();
+  });
   registry->OnDelete([this](const ModelVersion& version) {
     versions->Forget(version);
     batches.Drop(version);

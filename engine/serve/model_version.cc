@@ -44,4 +44,11 @@ absl::Status ModelVersion::CheckParameters() const {
   return CheckWeightsFile(*this);
 }
 
+void ModelVersion::KeepParameters() const {
+  auto parameters = Parameters();
+  if (!parameters.ok()) return;
+  absl::MutexLock lock(&mutex_);
+  kept_ = *std::move(parameters);
+}
+
 }  // namespace recurve

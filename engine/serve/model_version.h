@@ -53,6 +53,10 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
   // time; then it is enough that the file is there and may be read.
   absl::Status CheckParameters() const;
 
+  // Reads the weights, if that can be, and keeps them as long as the version:
+  // for whoever still uses it when its files go.
+  void KeepParameters() const;
+
   void MarkDeleted(bool deleted = true) const { deleted_ = deleted; }
   bool deleted() const { return deleted_; }
 
@@ -63,6 +67,7 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
   mutable absl::Mutex mutex_;
   mutable std::weak_ptr<const ParameterBuffer> parameters_
       ABSL_GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const ParameterBuffer> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace recurve

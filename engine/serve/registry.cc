@@ -282,6 +282,10 @@ std::vector<absl::Status> Registry::Unreadable() const {
 
 // --- Deleting ---
 
+void Registry::BeforeDelete(std::function<void(const ModelVersion&)> callback) {
+  before_delete_ = std::move(callback);
+}
+
 void Registry::OnDelete(std::function<void(const ModelVersion&)> callback) {
   on_delete_ = std::move(callback);
 }
@@ -291,6 +295,9 @@ absl::Status Registry::Delete(absl::string_view model_name) {
   ASSIGN_OR_RETURN(const auto entry, Find(id));
   absl::MutexLock change(&entry->change);
   if (entry->deleted) return NoSuchModel(id);
+  for (const auto& [number, version] : entry->versions) {
+    if (version.ok() && before_delete_) before_delete_(**version);
+  }
   // Before the files go, so that whoever misses them knows why.
   const auto mark = [&](bool deleted) {
     for (const auto& [number, version] : entry->versions) {
@@ -344,6 +351,7 @@ absl::Status Registry::DeleteVersion(absl::string_view version_name) {
   RETURN_IF_ERROR(CheckMayGo(std::string(version_name), entry->versions.size(),
                              entry->AliasesOf(name.number)));
   const absl::StatusOr<ModelHandle> version = found->second;
+  if (version.ok() && before_delete_) before_delete_(**version);
   if (version.ok()) (*version)->MarkDeleted(true);
   const auto aside = entry->folder.MoveVersionAside(
       name.number, /*keep_number=*/name.number == entry->last_number);

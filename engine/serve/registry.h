@@ -89,6 +89,9 @@ class Registry {
   absl::Status DeleteAlias(absl::string_view alias_name);
   static constexpr int64_t kMaxAliases = 100;  // of a model
 
+  // Called with each version that is about to be deleted, while its files are
+  // there. Set it before the registry is shared.
+  void BeforeDelete(std::function<void(const ModelVersion&)> callback);
   // Called, outside the registry's lock, with each version that is deleted.
   // Set it before the registry is shared.
   void OnDelete(std::function<void(const ModelVersion&)> callback);
@@ -118,6 +121,7 @@ class Registry {
   absl::Status ChangeAliases(Entry& entry, const Aliases& after);
 
   const std::string directory_;  // DATA_DIR/models
+  std::function<void(const ModelVersion&)> before_delete_;
   std::function<void(const ModelVersion&)> on_delete_;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>, std::less<>> models_

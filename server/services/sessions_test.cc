@@ -191,6 +191,17 @@ TEST_F(SessionsTest, GoesOnUnderNamesOfItsVersionAlone) {
   EXPECT_EQ(PositionOf("sessions/a"), 4);
 }
 
+TEST_F(SessionsTest, StaysOnItsVersionWhenTheModelIsDeleted) {
+  const std::string offline = Offline({0, 1});
+  const std::string first = Ok(Begin("sessions/a", {0})).logits();
+  v1::DeleteModelRequest request;
+  request.set_name("models/lm");
+  google::protobuf::Empty empty;
+  ExpectOk(Call(*models, &v1::Models::Stub::DeleteModel, request, &empty));
+  EXPECT_EQ(first + Ok(Request("sessions/a", {1})).logits(), offline);
+  Refused(Begin("sessions/b", {0}), StatusCode::NOT_FOUND, "lm");
+}
+
 // --- The service ---
 
 TEST_F(SessionsTest, CreatesGetsListsAndDeletes) {
