@@ -27,12 +27,14 @@ class Caller:
     def services(self):
         return sorted(self._database.get_services())
 
+    def service(self, name):
+        return self._pool.FindServiceByName(name)
+
     def methods(self, service):
-        descriptor = self._pool.FindServiceByName(service)
-        return [method.name for method in descriptor.methods]
+        return [method.name for method in self.service(service).methods]
 
     def call(self, service, method, **fields):
-        descriptor = self._pool.FindServiceByName(PACKAGE + service).methods_by_name[method]
+        descriptor = self.service(PACKAGE + service).methods_by_name[method]
         request = message_factory.GetMessageClass(descriptor.input_type)()
         json_format.ParseDict(fields, request)
         respond = self._channel.unary_unary(
