@@ -1,5 +1,5 @@
-// Tokens from logits: the client's sampler (client/cpp/sampler.h) for whole
-// batches, with top-k and top-p.
+// Tokens from logits: temperature, top-k and top-p of engine/serve/sampling.h
+// for whole batches.
 #ifndef RECURVE_KERNELS_CUDA_SAMPLE_H_
 #define RECURVE_KERNELS_CUDA_SAMPLE_H_
 
