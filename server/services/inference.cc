@@ -10,6 +10,7 @@
 #include "server/access/admission.h"
 #include "server/call.h"
 #include "server/convert.h"
+#include "server/services/generate.h"
 #include "server/services/predict.h"
 #include "server/services/predict_stream.h"
 #include "server/services/services.h"
@@ -92,6 +93,12 @@ class InferenceService final : public v1::Inference::CallbackService {
   grpc::ServerBidiReactor<v1::PredictRequest, v1::PredictStreamResponse>*
   PredictStream(CallbackServerContext* context) override {
     return StartPredictStream(engine_, *context);
+  }
+
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      CallbackServerContext* context,
+      const v1::GenerateRequest* request) override {
+    return server::Generate(engine_, *context, *request);
   }
 
   grpc::ServerUnaryReactor* Evaluate(CallbackServerContext* context,

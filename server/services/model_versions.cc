@@ -25,9 +25,10 @@ v1::ModelVersion::State ToWire(VersionState state) {
 }  // namespace
 
 v1::ModelVersion ToWire(const Engine& engine, const ModelVersion& version,
-                        bool with_vocabulary) {
-  v1::ModelVersion wire = ToWire(version, with_vocabulary);
+                        bool whole) {
+  v1::ModelVersion wire = ToWire(version, /*with_vocabulary=*/whole);
   wire.set_state(ToWire(engine.versions->StateOf(version)));
+  if (whole) wire.set_sessions(engine.sessions.CountOn(version));
   return wire;
 }
 
@@ -48,7 +49,7 @@ absl::Status LoadModelVersion(Engine& engine,
                               v1::ModelVersion* response) {
   ASSIGN_OR_RETURN(const ModelHandle version,
                    engine.versions->Load(request.name()));
-  *response = ToWire(engine, *version, /*with_vocabulary=*/false);
+  *response = ToWire(engine, *version, /*whole=*/true);
   return absl::OkStatus();
 }
 
@@ -57,7 +58,7 @@ absl::Status UnloadModelVersion(Engine& engine,
                                 v1::ModelVersion* response) {
   ASSIGN_OR_RETURN(const ModelHandle version,
                    engine.versions->Unload(request.name()));
-  *response = ToWire(engine, *version, /*with_vocabulary=*/false);
+  *response = ToWire(engine, *version, /*whole=*/true);
   return absl::OkStatus();
 }
 

@@ -9,9 +9,10 @@
 
 namespace recurve::server {
 
-// With its state.
+// `whole`: with the vocabulary and the number of sessions, which lists leave
+// out.
 v1::ModelVersion ToWire(const Engine& engine, const ModelVersion& version,
-                        bool with_vocabulary);
+                        bool whole);
 
 absl::Status SetModelAlias(Engine& engine,
                            const v1::SetModelAliasRequest& request,

@@ -56,7 +56,7 @@ absl::Status GetModelVersion(Engine& engine,
                              v1::ModelVersion* response) {
   ASSIGN_OR_RETURN(const ModelHandle version,
                    engine.registry->Get(request.name()));
-  *response = ToWire(engine, *version, /*with_vocabulary=*/true);
+  *response = ToWire(engine, *version, /*whole=*/true);
   return absl::OkStatus();
 }
 
@@ -99,8 +99,7 @@ absl::Status ListModelVersions(Engine& engine,
       response->set_next_page_token(absl::StrCat(after));
       break;
     }
-    *response->add_versions() =
-        ToWire(engine, *version, /*with_vocabulary=*/false);
+    *response->add_versions() = ToWire(engine, *version, /*whole=*/false);
     after = version->number;
   }
   return absl::OkStatus();
@@ -116,7 +115,7 @@ class ImportSink : public UploadSink {
     RETURN_IF_ERROR(CheckResourceId(header.model_id(), "header.model_id"));
     if (ModelHandle done = engine.registry->FindRequest(header.model_id(),
                                                         header.request_id())) {
-      *response = ToWire(engine, *done, /*with_vocabulary=*/true);
+      *response = ToWire(engine, *done, /*whole=*/true);
       return nullptr;
     }
     // What can be said before the bytes are there.
@@ -143,7 +142,7 @@ class ImportSink : public UploadSink {
     contents.request_id = header_.request_id();
     ASSIGN_OR_RETURN(const ModelHandle version,
                      engine_.registry->Import(header_.model_id(), contents));
-    *response_ = ToWire(engine_, *version, /*with_vocabulary=*/true);
+    *response_ = ToWire(engine_, *version, /*whole=*/true);
     return absl::OkStatus();
   }
 

@@ -17,6 +17,17 @@ namespace {
 
 using Done = std::function<void(absl::Status)>;
 
+bool NamesTrainer(absl::string_view model) {
+  return absl::StartsWith(model, "trainers/");
+}
+
+absl::Status RefuseTrainer(absl::string_view model) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("model: ", model,
+                   " changes with its training; a session is on a version of "
+                   "a model"));
+}
+
 OutputSelection SelectionOf(const v1::PredictRequest& request) {
   OutputSelection selection;
   selection.probabilities = request.want_probabilities();
@@ -31,15 +42,6 @@ OutputSelection SelectionOf(const v1::PredictRequest& request) {
   return selection;
 }
 
-absl::StatusOr<int> PriorityOf(const Engine& engine,
-                               const v1::PredictRequest& wire) {
-  const int levels = engine.config.priority_levels();
-  if (wire.priority() == 0) return engine.config.default_priority();
-  if (wire.priority() >= 1 && wire.priority() <= levels) return wire.priority();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "priority: is ", wire.priority(), ", must be 0 to ", levels));
-}
-
 // All but the version.
 absl::StatusOr<PredictRequest> FromWire(const Engine& engine,
                                         const v1::PredictRequest& wire,
@@ -47,7 +49,7 @@ absl::StatusOr<PredictRequest> FromWire(const Engine& engine,
   PredictRequest request;
   ASSIGN_OR_RETURN(request.batch, server::FromWire(wire.batch()));
   ASSIGN_OR_RETURN(request.state, FloatsFromBytes(wire.state(), "state"));
-  ASSIGN_OR_RETURN(request.priority, PriorityOf(engine, wire));
+  ASSIGN_OR_RETURN(request.priority, PriorityOf(engine, wire.priority()));
   request.selection = SelectionOf(wire);
   request.control = caller.control;
   request.flow = caller.flow;
@@ -79,10 +81,6 @@ void Reply(Engine& engine, Prediction prediction, int64_t position,
 }
 
 // --- Without a session ---
-
-bool NamesTrainer(absl::string_view model) {
-  return absl::StartsWith(model, "trainers/");
-}
 
 void PredictOn(Engine& engine, absl::StatusOr<ModelHandle> version,
                const v1::PredictRequest& wire, const Caller& caller,
@@ -117,48 +115,11 @@ void PredictAlone(Engine& engine, const v1::PredictRequest& request,
 
 // --- With a session ---
 
-absl::Status RefuseTrainer(absl::string_view model) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("model: ", model,
-                   " changes with its training; a session is on a version of "
-                   "a model"));
-}
-
-// Whether a session on `version` goes on where `model` is asked for: a model's
-// or an alias's name may mean another version of it by now.
-absl::Status CheckGoesOn(const std::string& model,
-                         const ModelVersion& version) {
-  if (model.empty()) return absl::OkStatus();
-  const std::string of_model = absl::StrCat("models/", version.model_id);
-  const bool same = model == of_model || model == version.name ||
-                    absl::StartsWith(model, of_model + "/aliases/");
-  if (same) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("model: is ", model, ", the session is on ", version.name));
-}
-
-absl::StatusOr<SessionUse> UseOf(const Engine& engine,
-                                 const v1::PredictRequest& wire) {
-  const v1::SessionUse& session = wire.session();
-  SessionUse use;
-  ASSIGN_OR_RETURN(use.id, session.start()
-                               ? NewSessionId(session.name(), "session.name")
-                               : SessionId(session.name(), "session.name"));
-  use.start = session.start();
-  use.end = session.end();
-  if (session.has_position()) use.position = session.position();
-  if (NamesTrainer(wire.model())) return RefuseTrainer(wire.model());
-  if (use.start) {
-    ASSIGN_OR_RETURN(use.version, FindReadyModel(engine, wire.model()));
-  }
-  return use;
-}
-
 absl::StatusOr<SessionPredictRequest> SessionRequest(
     const Engine& engine, const v1::PredictRequest& wire,
     const Caller& caller) {
   SessionPredictRequest request;
-  ASSIGN_OR_RETURN(request.use, UseOf(engine, wire));
+  ASSIGN_OR_RETURN(request.use, UseOf(engine, wire.session(), wire.model()));
   ASSIGN_OR_RETURN(request.predict, FromWire(engine, wire, caller));
   if (!request.use.start) {
     request.check_version = [model =
@@ -198,6 +159,42 @@ absl::StatusOr<ModelHandle> FindModel(const Engine& engine,
   if (!NamesTrainer(model)) return engine.versions->Enter(model);
   ASSIGN_OR_RETURN(const std::string id, ParseName(model, "trainers", "model"));
   return engine.trainers->Weights(id, control.deadline);
+}
+
+absl::StatusOr<int> PriorityOf(const Engine& engine, int64_t priority) {
+  const int levels = engine.config.priority_levels();
+  if (priority == 0) return engine.config.default_priority();
+  if (priority >= 1 && priority <= levels) return priority;
+  return absl::InvalidArgumentError(
+      absl::StrCat("priority: is ", priority, ", must be 0 to ", levels));
+}
+
+absl::Status CheckGoesOn(const std::string& model,
+                         const ModelVersion& version) {
+  if (model.empty()) return absl::OkStatus();
+  const std::string of_model = absl::StrCat("models/", version.model_id);
+  const bool same = model == of_model || model == version.name ||
+                    absl::StartsWith(model, of_model + "/aliases/");
+  if (same) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("model: is ", model, ", the session is on ", version.name));
+}
+
+absl::StatusOr<SessionUse> UseOf(const Engine& engine,
+                                 const v1::SessionUse& session,
+                                 const std::string& model) {
+  SessionUse use;
+  ASSIGN_OR_RETURN(use.id, session.start()
+                               ? NewSessionId(session.name(), "session.name")
+                               : SessionId(session.name(), "session.name"));
+  use.start = session.start();
+  use.end = session.end();
+  if (session.has_position()) use.position = session.position();
+  if (NamesTrainer(model)) return RefuseTrainer(model);
+  if (use.start) {
+    ASSIGN_OR_RETURN(use.version, FindReadyModel(engine, model));
+  }
+  return use;
 }
 
 void Predict(Engine& engine, const v1::PredictRequest& request,

@@ -2,6 +2,7 @@
 #ifndef RECURVE_SERVER_SERVICES_PREDICT_H_
 #define RECURVE_SERVER_SERVICES_PREDICT_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/serve/call_control.h"
 #include "engine/serve/model_version.h"
+#include "engine/serve/session_store.h"
 #include "proto/recurve/v1/compute.pb.h"
 #include "server/engine.h"
 
@@ -22,6 +24,18 @@ absl::StatusOr<ModelHandle> FindReadyModel(const Engine& engine,
 absl::StatusOr<ModelHandle> FindModel(const Engine& engine,
                                       absl::string_view model,
                                       const CallControl& control);
+
+// 1 to priority_levels; 0 means the default one. InvalidArgument for others.
+absl::StatusOr<int> PriorityOf(const Engine& engine, int64_t priority);
+
+// A request's part of a session, where `model` is asked for; all but control,
+// input_hash and bytes.
+absl::StatusOr<SessionUse> UseOf(const Engine& engine,
+                                 const v1::SessionUse& session,
+                                 const std::string& model);
+// Whether a session on `version` goes on where `model` is asked for: a model's
+// or an alias's name may mean another version of it by now.
+absl::Status CheckGoesOn(const std::string& model, const ModelVersion& version);
 
 // Who asks, and until when.
 struct Caller {
