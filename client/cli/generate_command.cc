@@ -1,16 +1,12 @@
-// generate: text from a language model, token by token over Predict, with the
-// recurrent state going back and forth.
+// generate: text from a language model, as the server draws it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/model_lookup.h"
 #include "client/cli/session.h"
-#include "client/cli/vocabulary.h"
-#include "client/cpp/sampler.h"
 
 namespace recurve::cli {
 namespace {
@@ -19,92 +15,133 @@ struct GenerateOptions {
   std::string name;
   std::string prompt;
   int length = 200;
+  int samples = 1;
   double temperature = 1;
+  int top_k = 0;
+  double top_p = 1;
+  double repetition_penalty = 1;
+  std::vector<std::string> stops;
+  int log_probabilities = 0;
+  std::string session;
+  bool start = false;
+  CLI::Option* seed_given = nullptr;
   uint64_t seed = 0;
 };
 
-// Feeds tokens and keeps the state and the logits of the last step.
-class Stream {
- public:
-  Stream(Client& client, const std::string& version) : client_(client) {
-    request_.set_model(version);
-    request_.set_want_logits(true);
-    request_.set_want_state(true);
+v1::GenerateRequest RequestOf(const GenerateOptions& options) {
+  v1::GenerateRequest request;
+  request.set_model(absl::StartsWith(options.name, "trainers/")
+                        ? options.name
+                        : ResourceName("models", options.name));
+  request.set_text(options.prompt);
+  request.set_max_tokens(options.length);
+  request.set_n(options.samples);
+  v1::SamplingConfig& sampling = *request.mutable_sampling();
+  sampling.set_temperature(options.temperature);
+  sampling.set_top_k(options.top_k);
+  sampling.set_top_p(options.top_p);
+  sampling.set_repetition_penalty(options.repetition_penalty);
+  if (options.seed_given->count() > 0) sampling.set_seed(options.seed);
+  for (const std::string& stop : options.stops) request.add_stop(stop);
+  request.set_top_log_probabilities(options.log_probabilities);
+  if (!options.session.empty()) {
+    request.mutable_session()->set_name(
+        ResourceName("sessions", options.session));
+    request.mutable_session()->set_start(options.start);
   }
+  return request;
+}
 
-  absl::Status Feed(absl::Span<const int32_t> tokens) {
-    v1::SequenceBatch& batch = *request_.mutable_batch();
-    batch.Clear();
-    batch.add_cu_seqlens(0);
-    batch.add_cu_seqlens(static_cast<int64_t>(tokens.size()));
-    batch.mutable_tokens()->Assign(tokens.begin(), tokens.end());
-    auto response = client_.Predict(request_);
-    if (!response.ok()) return response.status();
-    logits_.resize(response->columns());
-    const size_t bytes = logits_.size() * sizeof(float);
-    if (bytes == 0 || response->logits().size() < bytes) {
-      return absl::InternalError("the server sent no logits");
-    }
-    std::memcpy(logits_.data(),
-                response->logits().data() + response->logits().size() - bytes,
-                bytes);
-    request_.set_state(std::move(*response->mutable_state()));
-    return absl::OkStatus();
-  }
-  absl::Span<const float> logits() const { return logits_; }
-
- private:
-  Client& client_;
-  v1::PredictRequest request_;
-  std::vector<float> logits_;
+// What all messages of a generation say together.
+struct Result {
+  v1::GenerateResponse heading;  // the first one
+  // One a sample, all its messages merged: texts one after another.
+  std::vector<v1::GenerateResponse> samples;
 };
 
-absl::Status Check(const v1::ModelVersion& version,
-                   const GenerateOptions& options) {
-  if (!IsLanguageModel(version.config())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(version.name(),
-                     " is not a language model: it must take tokens and give "
-                     "one logit a token of its vocabulary at each step"));
+void Add(const v1::GenerateResponse& message, Result& result) {
+  if (!message.model_version().empty()) result.heading = message;
+  v1::GenerateResponse& sample = result.samples[message.sample()];
+  std::string text = sample.text() + message.text();
+  sample.MergeFrom(message);
+  sample.set_text(std::move(text));
+}
+
+void PrintResult(const GenerateOptions& options, const Result& result) {
+  nlohmann::json samples = nlohmann::json::array();
+  for (const v1::GenerateResponse& sample : result.samples) {
+    nlohmann::json object = ToJson(sample);
+    for (const char* of_heading : {"model_version", "seed", "sample"}) {
+      object.erase(of_heading);
+    }
+    samples.push_back(std::move(object));
   }
+  PrintJson({{"model_version", result.heading.model_version()},
+             {"seed", result.heading.seed()},
+             {"prompt", options.prompt},
+             {"text", result.samples[0].text()},
+             {"samples", std::move(samples)}});
+}
+
+absl::Status Generate(Session& session, const GenerateOptions& options) {
   if (options.prompt.empty()) {
     return absl::InvalidArgumentError(
         "--prompt is empty; give a character at least");
   }
+  Result result;
+  result.samples.resize(options.samples);
+  // One sample is shown as it comes.
+  const bool at_once = !session.json && options.samples == 1;
+  const absl::Status status = session.client().Generate(
+      RequestOf(options), [&](const v1::GenerateResponse& message) {
+        if (message.sample() < 0 || message.sample() >= options.samples) {
+          return absl::InternalError("the server sent a sample of no number");
+        }
+        if (at_once && !message.model_version().empty()) {
+          absl::PrintF("%s", options.prompt);
+        }
+        if (at_once) absl::PrintF("%s", message.text());
+        std::fflush(stdout);
+        Add(message, result);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  if (session.json) {
+    PrintResult(options, result);
+  } else if (at_once) {
+    absl::PrintF("\n");
+  } else {
+    for (size_t i = 0; i < result.samples.size(); ++i) {
+      absl::PrintF("%s--- %d\n%s%s\n", i == 0 ? "" : "\n", i, options.prompt,
+                   result.samples[i].text());
+    }
+  }
   return absl::OkStatus();
 }
 
-absl::Status Generate(Session& session, const GenerateOptions& options) {
-  const auto version = FindModel(session.client(), options.name);
-  if (!version.ok()) return version.status();
-  const absl::Status checked = Check(*version, options);
-  if (!checked.ok()) return checked;
-  const Vocabulary vocabulary(*version);
-  auto tokens = vocabulary.Encode(options.prompt);
-  if (!tokens.ok()) return tokens.status();
-
-  Stream stream(session.client(), version->name());
-  Sampler sampler(options.temperature, options.seed);
-  std::string text;
-  if (!session.json) absl::PrintF("%s", options.prompt);
-  for (int i = 0; i < options.length; ++i) {
-    const absl::Status fed = stream.Feed(*tokens);
-    if (!fed.ok()) return fed;
-    tokens->assign(1, sampler.Draw(stream.logits()));
-    const std::string word = vocabulary.Decode(tokens->front());
-    text += word;
-    if (session.json) continue;
-    absl::PrintF("%s", word);
-    std::fflush(stdout);
-  }
-  if (session.json) {
-    PrintJson({{"model_version", version->name()},
-               {"prompt", options.prompt},
-               {"text", text}});
-  } else {
-    absl::PrintF("\n");
-  }
-  return absl::OkStatus();
+void AddSampling(CLI::App& command, GenerateOptions& options) {
+  command
+      .add_option("--temperature", options.temperature,
+                  "0 = always the most probable")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      .add_option("--top_k", options.top_k,
+                  "draws from the K most probable alone; 0 = from all")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--top_p", options.top_p,
+                  "draws from the most probable that together have this "
+                  "probability")
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      .add_option("--repetition_penalty", options.repetition_penalty,
+                  "above 1 = what was there already is less probable")
+      ->check(CLI::PositiveNumber);
+  options.seed_given = command.add_option(
+      "--seed", options.seed,
+      "of the draws: the same seed, the same text; otherwise another each "
+      "time");
 }
 
 }  // namespace
@@ -117,20 +154,32 @@ void AddGenerateCommand(CLI::App& app, Session& session) {
       [&session, options] { return Generate(session, *options); });
   command
       ->add_option("name", options->name,
-                   "model, model/versions/N or trainers/ID")
+                   "model, model/versions/N, model/aliases/ALIAS or "
+                   "trainers/ID")
       ->required();
   command->add_option("--prompt", options->prompt, "the text to go on from")
       ->required();
   command->add_option("--length", options->length, "tokens to write")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command
-      ->add_option("--temperature", options->temperature,
-                   "0 = always the most probable")
-      ->check(CLI::NonNegativeNumber)
+  command->add_option("--n", options->samples, "samples")
+      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--seed", options->seed,
-                      "of the draws: the same seed, the same text");
+  AddSampling(*command, *options);
+  command
+      ->add_option("--stop", options->stops,
+                   "the text ends before this; may be given more than once")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--logprobs", options->log_probabilities,
+                   "with --json, the K most probable tokens of each step, too")
+      ->check(CLI::NonNegativeNumber);
+  CLI::Option* name = command->add_option(
+      "--session", options->session,
+      "goes on from this session, and leaves it after what was written");
+  command
+      ->add_flag("--start", options->start, "begins the session, from nothing")
+      ->needs(name);
 }
 
 }  // namespace recurve::cli

@@ -75,6 +75,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--json", session.json, "print one JSON object");
 
   AddModelCommands(app, session);
+  AddVersionCommands(app, session);
   AddDataCommands(app, session);
   AddInferenceCommands(app, session);
   AddSessionCommands(app, session);

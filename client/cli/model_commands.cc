@@ -3,11 +3,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "client/cli/files.h"
+#include "client/cli/print_version.h"
 #include "client/cli/session.h"
 
 namespace recurve::cli {
@@ -25,11 +28,17 @@ struct ModelOptions {
 };
 using Options = std::shared_ptr<ModelOptions>;
 
-void PrintVersion(const Session& session, const v1::ModelVersion& version) {
-  if (session.json) return PrintJson(ToJson(version));
-  absl::PrintF("%s  %d parameters, state %d, %s, sha256 %s\n", version.name(),
-               version.parameter_count(), version.state_size(),
-               version.source(), version.sha256());
+// "  stable -> versions/3, ...", by name.
+std::string AliasesOf(const v1::Model& model) {
+  const std::map<std::string, std::string> sorted(model.aliases().begin(),
+                                                  model.aliases().end());
+  std::string text;
+  for (const auto& [alias, version] : sorted) {
+    const std::string prefix = absl::StrCat(model.name(), "/");
+    absl::StrAppend(&text, text.empty() ? "  " : ", ", alias, " -> ",
+                    absl::StripPrefix(version, prefix));
+  }
+  return text;
 }
 
 absl::Status Models(Session& session) {
@@ -42,8 +51,9 @@ absl::Status Models(Session& session) {
     return absl::OkStatus();
   }
   for (const v1::Model& model : *models) {
-    absl::PrintF("%s  newest %s of %d\n", model.name(), model.latest_version(),
-                 model.version_count());
+    absl::PrintF("%s  newest %s of %d%s\n", model.name(),
+                 model.latest_version(), model.version_count(),
+                 AliasesOf(model));
   }
   if (models->empty()) absl::PrintF("no models\n");
   return absl::OkStatus();
@@ -194,7 +204,8 @@ void AddModelCommands(CLI::App& app, Session& session) {
     return command;
   };
   constexpr const char* kModel = "model";
-  constexpr const char* kVersion = "model, or model/versions/N";
+  constexpr const char* kVersion =
+      "model, model/versions/N or model/aliases/ALIAS";
 
   AddCommand(app, session, "models", "Lists the models.", "recurve models",
              [&session] { return Models(session); });

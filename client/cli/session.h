@@ -63,6 +63,7 @@ CLI::App* AddCommand(CLI::App& app, Session& session, const std::string& name,
 
 // Each adds its subcommands.
 void AddModelCommands(CLI::App& app, Session& session);
+void AddVersionCommands(CLI::App& app, Session& session);
 void AddDataCommands(CLI::App& app, Session& session);
 void AddInferenceCommands(CLI::App& app, Session& session);
 void AddSessionCommands(CLI::App& app, Session& session);

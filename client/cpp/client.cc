@@ -101,6 +101,31 @@ class GrpcClient final : public Client {
     return Call<v1::ModelVersion>(*models_, &ModelsStub::GetModelVersion,
                                   Named<v1::GetModelVersionRequest>(name));
   }
+  absl::StatusOr<v1::ModelVersion> LoadModelVersion(
+      const std::string& name) override {
+    return Call<v1::ModelVersion>(*models_, &ModelsStub::LoadModelVersion,
+                                  Named<v1::LoadModelVersionRequest>(name));
+  }
+  absl::StatusOr<v1::ModelVersion> UnloadModelVersion(
+      const std::string& name) override {
+    return Call<v1::ModelVersion>(*models_, &ModelsStub::UnloadModelVersion,
+                                  Named<v1::UnloadModelVersionRequest>(name));
+  }
+  absl::Status DeleteModelVersion(const std::string& name) override {
+    return CallEmpty(*models_, &ModelsStub::DeleteModelVersion,
+                     Named<v1::DeleteModelVersionRequest>(name));
+  }
+  absl::StatusOr<v1::Model> SetModelAlias(const std::string& name,
+                                          const std::string& version) override {
+    v1::SetModelAliasRequest request;
+    request.set_name(name);
+    request.set_model_version(version);
+    return Call<v1::Model>(*models_, &ModelsStub::SetModelAlias, request);
+  }
+  absl::Status DeleteModelAlias(const std::string& name) override {
+    return CallEmpty(*models_, &ModelsStub::DeleteModelAlias,
+                     Named<v1::DeleteModelAliasRequest>(name));
+  }
   absl::StatusOr<std::vector<v1::ModelVersion>> ListModelVersions(
       const std::string& model) override {
     v1::ListModelVersionsRequest request;
@@ -160,6 +185,13 @@ class GrpcClient final : public Client {
   }
   std::unique_ptr<PredictStream> StartPredictStream() override {
     return std::make_unique<GrpcPredictStream>(*inference_, Context());
+  }
+  absl::Status Generate(
+      const v1::GenerateRequest& request,
+      const std::function<absl::Status(const v1::GenerateResponse&)>& sink)
+      override {
+    return ReadStream<v1::GenerateResponse>(
+        *inference_, &InferenceStub::Generate, request, sink);
   }
   absl::StatusOr<v1::EvaluateResponse> Evaluate(
       const v1::EvaluateRequest& request) override {

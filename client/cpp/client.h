@@ -76,9 +76,18 @@ class Client {
   virtual absl::StatusOr<v1::Model> GetModel(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Model>> ListModels() = 0;
   virtual absl::Status DeleteModel(const std::string& name) = 0;
-  // `name` is a version, or a model for its newest.
+  // `name` is a version, an alias, or a model for its newest.
   virtual absl::StatusOr<v1::ModelVersion> GetModelVersion(
       const std::string& name) = 0;
+  virtual absl::StatusOr<v1::ModelVersion> LoadModelVersion(
+      const std::string& name) = 0;
+  virtual absl::StatusOr<v1::ModelVersion> UnloadModelVersion(
+      const std::string& name) = 0;
+  virtual absl::Status DeleteModelVersion(const std::string& name) = 0;
+  // `name` is models/ID/aliases/ALIAS.
+  virtual absl::StatusOr<v1::Model> SetModelAlias(
+      const std::string& name, const std::string& version) = 0;
+  virtual absl::Status DeleteModelAlias(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::ModelVersion>> ListModelVersions(
       const std::string& model) = 0;
   // `weights` are the bytes of a .safetensors file.
@@ -110,6 +119,10 @@ class Client {
       const v1::PredictRequest& request) = 0;
   // The client outlives it; Options::timeout is of the whole stream.
   virtual std::unique_ptr<PredictStream> StartPredictStream() = 0;
+  // Calls `sink` with each message in order; an error from it ends the call.
+  virtual absl::Status Generate(
+      const v1::GenerateRequest& request,
+      const std::function<absl::Status(const v1::GenerateResponse&)>& sink) = 0;
   virtual absl::StatusOr<v1::EvaluateResponse> Evaluate(
       const v1::EvaluateRequest& request) = 0;
 

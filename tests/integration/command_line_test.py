@@ -13,6 +13,7 @@ from tests.integration import recurve
 
 SUBCOMMANDS = [
     "models", "describe", "create", "import", "export", "delete", "datasets",
+    "versions", "alias", "load", "unload", "delete-version",
     "delete-dataset", "predict", "evaluate", "generate", "train", "jobs", "watch", "pause",
     "resume", "cancel", "delete-job", "step", "plan", "devices", "health"]
 
@@ -130,6 +131,16 @@ class CommandLineTest(unittest.TestCase):
         self.expect_usage_error("predict", "tokens")
         self.expect_usage_error("predict", "tokens", "--text", "a", "--tokens", "1")
 
+    def test_an_alias_is_pointed_somewhere_or_deleted(self):
+        self.expect_error("INVALID_ARGUMENT", ["--delete"], "alias", "tokens", "stable")
+        self.assertIn("models/tokens/aliases/stable -> models/tokens/versions/1",
+                      self.server.run("alias", "tokens", "stable", "1").stdout)
+        self.assertIn("stable -> versions/1", self.server.run("models").stdout)
+        described = self.server.call("describe", "tokens/aliases/stable")
+        self.assertEqual(described["name"], "models/tokens/versions/1")
+        self.server.call("alias", "tokens", "stable", "--delete")
+        self.expect_error("NOT_FOUND", ["stable"], "describe", "tokens/aliases/stable")
+
     def test_global_flags_work_before_and_after_the_subcommand(self):
         address = self.server.address
         outputs = [
@@ -170,6 +181,11 @@ class CommandLineTest(unittest.TestCase):
             ("export", "tokens", "--out", out),
             ("import", "again", "--weights", os.path.join(out, "model.safetensors"),
              "--config", os.path.join(out, "config.textproto")),
+            ("import", "again", "--weights", os.path.join(out, "model.safetensors"),
+             "--config", os.path.join(out, "config.textproto")),
+            ("versions", "again"), ("alias", "again", "stable", "1"),
+            ("alias", "again", "stable", "--delete"), ("load", "again/versions/2"),
+            ("unload", "again/versions/1"), ("delete-version", "again/versions/1"),
             ("predict", "tokens", "--tokens", "1,2"),
             ("predict", "tokens", "--text", "abc", "--top_k", "2"),
             ("evaluate", "tokens", "--data", os.path.join(self.folder, "abc.txt")),
