@@ -111,6 +111,38 @@ class EndToEndTest(unittest.TestCase):
         self.assertEqual(self.generate("qrnn", "--seed", "5"), first)
         self.assertNotEqual(self.generate("qrnn", "--seed", "6"), first)
 
+    def test_generate_ends_before_a_stop_string(self):
+        whole = self.generate("sru", "--temperature", "0")
+        stop = whole[30:34]
+        stopped = self.generate("sru", "--temperature", "0", "--stop", "never", "--stop", stop)
+        self.assertEqual(stopped, whole[:whole.index(stop)])
+
+    def test_samples_come_with_their_log_probabilities(self):
+        result = self.server.call(
+            "generate", "sru", "--prompt", PROMPT, "--length", "20", "--n", "2", "--seed", "5",
+            "--top_k", "5", "--top_p", "0.9", "--repetition_penalty", "1.1", "--logprobs", "3")
+        self.assertEqual(result["seed"], 5)
+        self.assertEqual(result["text"], result["samples"][0]["text"])
+        self.assertEqual(len(result["samples"]), 2)
+        for sample in result["samples"]:
+            self.assertEqual(sample["finish_reason"], "LENGTH")
+            self.assertEqual(len(sample["tokens"]), 20)
+            self.assertEqual(len(sample["log_probabilities"]), 20)
+            self.assertEqual([len(top["tokens"]) for top in sample["top"]], [3] * 20)
+        said = self.server.run("generate", "sru", "--prompt", PROMPT, "--length", "20", "--n", "2",
+                               "--seed", "5")
+        self.assertIn("--- 1\n" + PROMPT, said.stdout)
+
+    def test_generate_goes_on_with_a_session(self):
+        def go_on(prompt, *options):
+            return self.server.call("generate", "sru", "--prompt", prompt, "--length", "10",
+                                    "--temperature", "0", *options)
+        first = go_on(PROMPT, "--session", "talk", "--start")
+        second = go_on(" and ", "--session", "talk")
+        self.assertEqual(second["text"], go_on(PROMPT + first["text"] + " and ")["text"])
+        self.assertEqual(second["samples"][0]["position"], len(PROMPT) + 25)
+        self.server.call("delete-session", "talk")
+
     def test_an_export_imports_as_the_same_bytes(self):
         for cell in ("sru", "qrnn"):
             with self.subTest(cell):
