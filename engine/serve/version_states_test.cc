@@ -17,6 +17,7 @@
 #include "engine/model/model.h"
 #include "engine/schedule/device.h"
 #include "engine/schedule/memory_plan.h"
+#include "engine/serve/batcher.h"
 #include "engine/serve/predictor.h"
 #include "engine/serve/registry.h"
 #include "engine/serve/version_files.h"
@@ -238,11 +239,15 @@ class LoadedVersionsTest : public VersionsTest {
   void Start(const std::string& specs) {
     states_ = nullptr;
     predictor_ = nullptr;
+    batcher_ = nullptr;
     runner_ = nullptr;
     devices_ = std::make_unique<DevicePool>(*ParseDevices(specs));
     const RunLimits limits = {.max_batch_rows = kRows};
     runner_ = std::make_unique<BatchRunner>(*devices_, limits);
-    predictor_ = std::make_unique<Predictor>(*runner_, Predictor::Options());
+    Batcher::Options batching;
+    batching.max_batch_rows = kRows;
+    batcher_ = std::make_unique<Batcher>(*runner_, batching);
+    predictor_ = std::make_unique<Predictor>(*batcher_, Predictor::Options());
     loader_ = std::make_unique<VersionLoader>(runner_->admission(), limits);
     VersionStates::Hooks hooks;
     hooks.load = [this](const ModelHandle& v) { return loader_->Load(v); };
@@ -302,6 +307,7 @@ class LoadedVersionsTest : public VersionsTest {
 
   std::unique_ptr<DevicePool> devices_;
   std::unique_ptr<BatchRunner> runner_;
+  std::unique_ptr<Batcher> batcher_;
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<VersionLoader> loader_;
   absl::Mutex mutex_;
