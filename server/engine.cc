@@ -59,6 +59,11 @@ absl::Status CheckNumbers(const ServerConfig& config) {
         "--serving_memory_share: is ", config.serving_memory_share(),
         ", must be 0 to ", kMaxServingMemoryShare));
   }
+  if (config.default_priority() > config.priority_levels()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--default_priority: is ", config.default_priority(),
+        ", must be at most --priority_levels, ", config.priority_levels()));
+  }
   if (config.max_message_bytes() > INT32_MAX) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max_message_bytes: is ", config.max_message_bytes(),
@@ -103,7 +108,7 @@ BatchRunner::Options BatchOptions(const ServerConfig& config) {
   return options;
 }
 
-Batcher::Options BatcherOptions(const ServerConfig& config) {
+absl::StatusOr<Batcher::Options> BatcherOptions(const ServerConfig& config) {
   Batcher::Options options;
   options.max_batch_rows = config.max_batch_rows();
   options.max_batch_size = config.max_batch_size();
@@ -111,13 +116,15 @@ Batcher::Options BatcherOptions(const ServerConfig& config) {
   options.max_arena_bytes = config.max_arena_bytes();
   options.max_enqueued = config.max_enqueued();
   options.max_enqueued_bytes = config.max_enqueued_bytes();
+  options.pad_to_longest = config.benchmark_padding();
+  ASSIGN_OR_RETURN(options.batch_timeout,
+                   ParseDurationFlag("batch_timeout", config.batch_timeout(),
+                                     absl::ZeroDuration()));
   return options;
 }
 
 Predictor::Options PredictorOptions(const ServerConfig& config) {
   Predictor::Options options;
-  options.max_enqueued = config.max_enqueued();
-  options.max_enqueued_bytes = config.max_enqueued_bytes();
   options.max_rows = config.max_request_rows();
   options.max_result_bytes = MaxResultBytes(config);
   return options;
@@ -184,6 +191,7 @@ int64_t MaxResultBytes(const ServerConfig& config) {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
     const ServerConfig& config) {
   RETURN_IF_ERROR(CheckNumbers(config));
+  ASSIGN_OR_RETURN(const Batcher::Options batching, BatcherOptions(config));
   ASSIGN_OR_RETURN(TrainerStore::Options trainer_options,
                    TrainerOptions(config));
   ASSIGN_OR_RETURN(SessionStore::Options session_options,
@@ -204,9 +212,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
                    JobStore::Open(absl::StrCat(data_dir.path(), "/jobs.db")));
   ASSIGN_OR_RETURN(auto devices, DevicePool::Create(specs, CreateBackend,
                                                     PoolOptions(config)));
-  auto engine = std::unique_ptr<Engine>(new Engine(
-      config, std::move(data_dir), std::move(devices), std::move(registry),
-      std::move(datasets), std::move(jobs), std::move(session_options)));
+  auto engine = std::unique_ptr<Engine>(
+      new Engine(config, batching, std::move(data_dir), std::move(devices),
+                 std::move(registry), std::move(datasets), std::move(jobs),
+                 std::move(session_options)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
   RETURN_IF_ERROR(engine->OpenSessions());
   RETURN_IF_ERROR(engine->OpenTrainers(std::move(trainer_options)));
@@ -214,8 +223,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   return engine;
 }
 
-Engine::Engine(const ServerConfig& config, DirectoryLock lock,
-               std::unique_ptr<DevicePool> given_devices,
+Engine::Engine(const ServerConfig& config, const Batcher::Options& batching,
+               DirectoryLock lock, std::unique_ptr<DevicePool> given_devices,
                std::unique_ptr<Registry> given_registry,
                std::unique_ptr<DatasetStore> given_datasets,
                std::unique_ptr<JobStore> given_jobs,
@@ -229,7 +238,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
       devices(std::move(given_devices)),
       batches(*devices, BatchOptions(config)),
       loader(batches.admission(), BatchOptions(config)),
-      batcher(batches, BatcherOptions(config)),
+      batcher(batches, batching),
       predictor(batcher, PredictorOptions(config)),
       sessions(std::move(session_options)),
       session_predictor(sessions, predictor),
@@ -247,6 +256,7 @@ Engine::Engine(const ServerConfig& config, DirectoryLock lock,
   registry->OnDelete([this](const ModelVersion& version) {
     versions->Forget(version);
     batches.Drop(version);
+    batcher.statistics().Forget(version.name);
   });
 }
 

@@ -91,8 +91,8 @@ class Engine {
   std::unique_ptr<VersionStates> versions;
 
  private:
-  Engine(const ServerConfig& config, DirectoryLock data_dir,
-         std::unique_ptr<DevicePool> devices,
+  Engine(const ServerConfig& config, const Batcher::Options& batching,
+         DirectoryLock data_dir, std::unique_ptr<DevicePool> devices,
          std::unique_ptr<Registry> registry,
          std::unique_ptr<DatasetStore> datasets, std::unique_ptr<JobStore> jobs,
          SessionStore::Options session_options);

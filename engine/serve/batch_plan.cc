@@ -74,11 +74,8 @@ class Planner {
 
   // By priority, flow and turn.
   void Gather() {
-    const bool one_flow = std::all_of(
-        waiting_.begin(), waiting_.end(), [this](const auto& sequence) {
-          return sequence.flow == waiting_[0].flow;
-        });
-    const int64_t chunk = one_flow ? limits_.max_rows : limits_.max_chunk_rows;
+    const int64_t chunk =
+        waiting_.size() == 1 ? limits_.max_rows : limits_.max_chunk_rows;
     for (size_t i = 0; i < waiting_.size(); ++i) {
       const WaitingSequence& sequence = waiting_[i];
       candidates_.push_back(
@@ -91,7 +88,8 @@ class Planner {
                 const auto key = [](const Candidate& c) {
                   return std::make_tuple(c.sequence->priority, c.sequence->flow,
                                          !c.first, c.sequence->deadline,
-                                         c.sequence->arrival, c.index);
+                                         c.most_rows, c.sequence->arrival,
+                                         c.index);
                 };
                 return key(a) < key(b);
               });
@@ -175,7 +173,9 @@ class Planner {
     for (Flow* const flow : by_demand) {
       const int64_t level = rows / sharers;
       if (flow->demand > level) {
-        return ShareEqually(flows, level, rows - level * sharers);
+        return level < limits_.min_chunk_rows
+                   ? ShareInTurn(flows[0], by_demand, level, rows)
+                   : ShareEqually(flows, level, rows - level * sharers);
       }
       flow->share = flow->demand;
       rows -= flow->share;
@@ -183,19 +183,26 @@ class Planner {
     }
   }
 
-  // Among flows that could have more than `level`; `rest` rows are too few to
-  // be shared.
-  void ShareEqually(absl::Span<Flow> flows, int64_t level, int64_t rest) const {
-    int64_t rows = rest;
-    for (const Flow& flow : flows) rows += flow.demand > level ? level : 0;
-    const bool tiny = level < limits_.min_chunk_rows;
+  // Among flows that could have more than `level`; the `rest` is too little to
+  // be shared, and goes to the oldest.
+  static void ShareEqually(absl::Span<Flow> flows, int64_t level,
+                           int64_t rest) {
     for (Flow& flow : flows) {
-      if (flow.demand <= level) continue;
-      const int64_t part =
-          tiny ? limits_.min_chunk_rows : level + (rest-- > 0 ? 1 : 0);
-      flow.share = std::min({flow.demand, part, rows});
-      rows -= flow.share;
+      if (flow.demand > level) flow.share = level + (rest-- > 0 ? 1 : 0);
     }
+  }
+
+  // Among the same where that is too little for each: parts that are worth it,
+  // to the oldest and then to who wants the least.
+  void ShareInTurn(Flow& oldest, absl::Span<Flow* const> by_demand,
+                   int64_t level, int64_t rows) const {
+    const auto give = [&](Flow& flow) {
+      if (flow.demand <= level || flow.share > 0) return;
+      flow.share = std::min({flow.demand, limits_.min_chunk_rows, rows});
+      rows -= flow.share;
+    };
+    give(oldest);
+    for (Flow* const flow : by_demand) give(*flow);
   }
 
   void TakeShare(const Flow& flow) {

@@ -15,11 +15,11 @@ namespace recurve {
 struct BatchLimits {
   int64_t max_rows = 1024;
   int64_t max_sequences = 4096;
-  // Of one sequence while another flow waits.
+  // Of one sequence while another waits.
   int64_t max_chunk_rows = 256;
   // Where more flows wait than can have as much, some wait for the next pass
   // rather than all get less: a pass of many tiny chunks is slow for all.
-  int64_t min_chunk_rows = 16;
+  int64_t min_chunk_rows = 64;
   // How long a pass that is not full may wait for more.
   absl::Duration timeout = absl::ZeroDuration();
   // Sequences whole, and each at the cost of the longest.
@@ -49,8 +49,8 @@ struct BatchPlan {
 // Priorities are strict. Inside one, the rows are shared max-min fairly among
 // flows: who wants little has it whole, the others equal parts of what remains,
 // a sequence at most max_chunk_rows. Inside a flow the earliest deadline goes
-// first, then who came first. A sequence that cannot be cut is in one pass: one
-// longer than max_rows is alone in it.
+// first, then who has the least left, then who came first. A sequence that
+// cannot be cut is in one pass: one longer than max_rows is alone in it.
 //
 // Whoever came first of a priority is in the pass if any of that priority is,
 // except where it cannot be cut and does not fit beside a higher one. The pass

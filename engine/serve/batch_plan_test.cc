@@ -119,6 +119,14 @@ TEST(BatchPlanTest, InsideAFlowTheEarliestDeadlineGoesFirst) {
               ElementsAre(BatchPick{0, 4}, BatchPick{2, 4}, BatchPick{3, 4}));
 }
 
+TEST(BatchPlanTest, ShortOnesDoNotWaitForTheLongOnesOfTheirFlow) {
+  EXPECT_THAT(Picks({Sequence(500, 1, 0), Sequence(500, 1, 1),
+                     Sequence(2, 1, 2), Sequence(1, 1, 3)},
+                    Limits(20, 100, 10)),
+              ElementsAre(BatchPick{0, 10}, BatchPick{1, 7}, BatchPick{2, 2},
+                          BatchPick{3, 1}));
+}
+
 TEST(BatchPlanTest, MoreFlowsThanHaveRoomGoInTheOrderOfTheirArrival) {
   const std::vector<WaitingSequence> waiting = {
       Sequence(9, 1, 3), Sequence(9, 2, 2), Sequence(9, 3, 1),
@@ -198,10 +206,7 @@ Case RandomCase(std::mt19937& random) {
 }
 
 int64_t MostRows(const Case& c, const WaitingSequence& sequence) {
-  const bool one_flow = std::all_of(
-      c.waiting.begin(), c.waiting.end(),
-      [&](const auto& other) { return other.flow == c.waiting[0].flow; });
-  if (!sequence.may_cut || one_flow) return sequence.rows;
+  if (!sequence.may_cut || c.waiting.size() == 1) return sequence.rows;
   return std::min(sequence.rows, c.limits.max_chunk_rows);
 }
 

@@ -83,6 +83,7 @@ void BatchRunner::Start(BatchRun run) {
     absl::MutexLock lock(&mutex_);
     ++running_;
   }
+  admission_.AddUse(*progress->run.version);
   for (size_t i = 0; i < parts; ++i) Send(progress, ranks[i]);
 }
 
@@ -110,6 +111,7 @@ absl::StatusOr<std::vector<float>> BatchRunner::RunAndWait(BatchRun run) {
 
 void BatchRunner::Finish(RunProgress& progress) {
   BatchRun& run = progress.run;
+  admission_.RemoveUse(*run.version);
   if (const absl::Status status = progress.status(); !status.ok()) {
     run.done(status);
   } else {

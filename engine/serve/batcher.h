@@ -7,51 +7,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
+#include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "engine/model/sequence_batch.h"
-#include "engine/serve/batch_run.h"
 #include "engine/serve/batch_runner.h"
-#include "engine/serve/call_control.h"
-#include "engine/serve/carried_state.h"
+#include "engine/serve/batcher_request.h"
 #include "engine/serve/model_version.h"
 #include "engine/serve/serving_statistics.h"
+#include "engine/serve/version_batcher.h"
+#include "engine/serve/version_queue.h"
 
 namespace recurve {
-
-struct BatcherRequest {
-  ModelHandle version;
-  SequenceBatch batch;  // passes Model::CheckBatch without empty sequences
-  // [B], each used by no other request; of the version's carry_size. Empty:
-  // from zeros, and nothing is kept.
-  std::vector<std::shared_ptr<CarriedState>> states;
-  // Starts from the carries before the last request that was committed, and
-  // commits nothing. REQUIRES: can_replay() of all states.
-  bool replay = false;
-  bool want_output = true;
-  bool want_hidden = false;
-  // On devices' threads, for disjoint rows at the same time; where a pooling
-  // model is cut in time, again with later outputs of the same sequence, the
-  // last of which holds. An error ends the request.
-  std::function<absl::Status(const ChunkRows&)> consume;
-  // Looked at before each pass, and from time to time while it waits.
-  CallControl control;
-  int priority = 1;  // 1 goes first
-  // Who it is for: requests of different flows share a device equally.
-  std::string flow;
-  // That the caller keeps for its results, for max_enqueued_bytes.
-  int64_t result_bytes = 0;
-  // Once, on any thread, or before Enqueue returns. OK: all rows were consumed
-  // and the states are committed. The first error otherwise, and the states are
-  // as they were.
-  std::function<void(absl::Status)> done;
-};
 
 // Thread-safe.
 class Batcher {
@@ -72,6 +44,7 @@ class Batcher {
     int64_t max_enqueued_bytes = int64_t{1} << 30;
     // For measuring what packing is worth: a pass takes as many sequences as
     // fit at the length of the longest of them, and runs them at that length.
+    // What padding would make wrong or too long is refused.
     bool pad_to_longest = false;
     std::function<absl::Time()> now = absl::Now;
   };
@@ -91,12 +64,40 @@ class Batcher {
 
   ServingStatistics& statistics() { return statistics_; }
 
+  // What the batcher's own thread does now and then.
+  void Poll();
+
  private:
-  BatchRunner& runner_;
+  struct Entry {  // tells a version from a later one at the same address
+    std::weak_ptr<const ModelVersion> version;
+    std::shared_ptr<VersionBatcher> batcher;
+  };
+
+  absl::Status Check(const BatcherRequest& request) const;
+  absl::StatusOr<std::shared_ptr<VersionBatcher>> BatcherOf(
+      const ModelHandle& version);
+  absl::Status Enter(const PendingRequest& request);
+  void Leave(const PendingRequest& request);
+  void Answered();
+  void PollAt(absl::Time time);
+  void RunTimer();
+
   const Options options_;
+  BatchingContext context_;
   ServingStatistics statistics_;
+
   absl::Mutex mutex_;
-  int64_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<const ModelVersion*, Entry> batchers_
+      ABSL_GUARDED_BY(mutex_);
+  int64_t enqueued_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t enqueued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  absl::Mutex timer_mutex_;
+  absl::CondVar timer_changed_;
+  absl::Time next_poll_ ABSL_GUARDED_BY(timer_mutex_) = absl::InfiniteFuture();
+  bool stopping_ ABSL_GUARDED_BY(timer_mutex_) = false;
+  std::thread timer_;  // last: it uses all the others
 };
 
 }  // namespace recurve

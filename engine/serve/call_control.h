@@ -17,10 +17,14 @@ struct CallControl {
 
   // Cancelled or DeadlineExceeded once the work should stop.
   absl::Status Check() const {
+    return Check(deadline == absl::InfiniteFuture() ? absl::InfinitePast()
+                                                    : absl::Now());
+  }
+  absl::Status Check(absl::Time now) const {
     if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) {
       return absl::CancelledError("the caller went away");
     }
-    if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
+    if (now >= deadline) {
       return absl::DeadlineExceededError("the deadline passed");
     }
     return absl::OkStatus();

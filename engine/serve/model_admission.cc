@@ -39,7 +39,6 @@ void ModelAdmission::Submit(int rank, std::shared_ptr<DeviceWork> work) {
   visit.version = work->version();
   visit.work = std::move(work);
   visit.rank = rank;
-  AddUse(*visit.version);
   devices_.device(rank).Enqueue(
       TaskClass::kServing,
       [this, visit = std::move(visit)](Backend& backend) mutable {
@@ -67,7 +66,7 @@ ModelAdmission::Entry ModelAdmission::TryEnter(Visit& visit, Backend& backend) {
   DeviceWork& work = *visit.work;
   ExecutorCache& cache = *caches_[visit.rank];
   if (absl::Status status = work.Check(); !status.ok()) {
-    Refuse(visit, status, backend);
+    work.Refuse(status, backend);
     return Entry::kIsGone;
   }
   const HeldMemory* const held = work.held();
@@ -79,7 +78,7 @@ ModelAdmission::Entry ModelAdmission::TryEnter(Visit& visit, Backend& backend) {
     visit.slot = *slot;
     if (work.Begin()) return Entry::kBegins;
     cache.Release(visit.slot);
-    RemoveUse(*visit.version);
+    work.End();
     return Entry::kIsGone;
   }
   visit.reason = std::string(slot.status().message());
@@ -88,16 +87,8 @@ ModelAdmission::Entry ModelAdmission::TryEnter(Visit& visit, Backend& backend) {
       cache.AnyInUse()) {
     return Entry::kWaits;
   }
-  Refuse(visit, slot.status(), backend);
+  work.Refuse(slot.status(), backend);
   return Entry::kIsGone;
-}
-
-// What the work does then, going elsewhere among it, comes before its use of
-// the version ends here.
-void ModelAdmission::Refuse(const Visit& visit, const absl::Status& status,
-                            Backend& backend) {
-  visit.work->Refuse(status, backend);
-  RemoveUse(*visit.version);
 }
 
 void ModelAdmission::RunNext(Visit visit, Backend& backend) {
@@ -106,7 +97,6 @@ void ModelAdmission::RunNext(Visit visit, Backend& backend) {
     EnqueueNext(std::move(visit));
   } else {
     caches_[rank]->Release(visit.slot);
-    RemoveUse(*visit.version);
     visit.work->End();
   }
   AdmitWaiting(rank, backend);
@@ -154,8 +144,9 @@ void ModelAdmission::AdmitWaiting(int rank, Backend& backend) {
   }
 }
 
-// Those in line whose caller has gone or whose work others have done. The work
-// is asked without the lock, under which it may ask for something here.
+// Those in line whose caller has gone or whose work others have done. Work is
+// never called with the lock: it may ask for something here under one of its
+// own.
 void ModelAdmission::DropUnwanted(int rank, Backend& backend) {
   std::deque<Visit> line, unwanted;
   {
@@ -175,14 +166,18 @@ void ModelAdmission::DropUnwanted(int rank, Backend& backend) {
         wanted.end());
   }
   for (const Visit& visit : unwanted) {
-    Refuse(visit, visit.work->Check(), backend);
+    visit.work->Refuse(visit.work->Check(), backend);
   }
 }
 
 std::vector<WaitingRequest> ModelAdmission::Waiting(int rank) const {
-  absl::MutexLock lock(&mutex_);
+  std::deque<Visit> line;
+  {
+    absl::MutexLock lock(&mutex_);
+    line = lines_[rank];
+  }
   std::vector<WaitingRequest> waiting;
-  for (const Visit& visit : lines_[rank]) {
+  for (const Visit& visit : line) {
     waiting.push_back({MemoryOwner(*visit.version), visit.work->memory(),
                        visit.reason, visit.since});
     if (waiting.size() == 1) continue;

@@ -48,12 +48,12 @@ class DeviceWork {
   // While it waits: whether it is still wanted.
   virtual bool IsWanted() = 0;
 
-  // It has its memory; false if there is nothing left to do. Then it has left.
+  // It has its memory; false if there is nothing left to do.
   virtual bool Begin() = 0;
   // One piece of it; true if there is more, which then goes behind whatever
   // else waits for the device.
   virtual bool Run(Executor& executor, Backend& backend) = 0;
-  // After the last piece, once it has given back its memory.
+  // After that, once it has given back its memory.
   virtual void End() = 0;
   // Instead of all that: Check's error, or what the device says of its memory;
   // OK if it waited and is not wanted any more.
@@ -77,7 +77,8 @@ class ModelAdmission {
   bool HasLine(int rank) const;
   std::vector<WaitingRequest> Waiting(int rank) const;
 
-  // The version is in use, though no work of it is submitted just now.
+  // Whoever submits work of a version uses it from before to after, and may
+  // while there is none.
   void AddUse(const ModelVersion& version);
   void RemoveUse(const ModelVersion& version);
   // Frees what the devices keep for this version once nobody uses it: work
@@ -92,8 +93,7 @@ class ModelAdmission {
  private:
   struct Visit {  // of some work to a device
     std::shared_ptr<DeviceWork> work;
-    // For RemoveUse, whatever becomes of the work's own handle.
-    ModelHandle version;
+    ModelHandle version;  // the work's
     int rank = 0;
     ExecutorCache::Slot* slot = nullptr;  // once it has memory
     // While it has not.

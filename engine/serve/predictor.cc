@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "engine/serve/output_selection.h"
 #include "kernels/status.h"
@@ -88,14 +89,6 @@ double ResultBytes(const PredictRequest& request) {
                static_cast<double>(request.batch.num_sequences());
   }
   return numbers * sizeof(float);
-}
-
-int64_t InputBytes(const PredictRequest& request) {
-  const SequenceBatch& batch = request.batch;
-  return static_cast<int64_t>(sizeof(int64_t) * batch.cu_seqlens.size() +
-                              sizeof(int32_t) * batch.tokens.size() +
-                              sizeof(float) * batch.features.size() +
-                              sizeof(float) * request.state.size());
 }
 
 void Reserve(const PredictRequest& request, Prediction& prediction) {
@@ -261,38 +254,14 @@ absl::Status Predictor::Check(const PredictRequest& request) const {
   return request.control.Check();
 }
 
-absl::Status Predictor::Enter(int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
-  if (running_ >= options_.max_enqueued) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        running_, " predictions are under way, the limit; try again later"));
-  }
-  if (bytes > options_.max_enqueued_bytes - bytes_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "predictions of ", bytes_, " bytes are under way, ", bytes,
-        " more exceed the limit of ", options_.max_enqueued_bytes));
-  }
-  ++running_;
-  bytes_ += bytes;
-  return absl::OkStatus();
-}
-
-void Predictor::Leave(int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
-  --running_;
-  bytes_ -= bytes;
-}
-
 void Predictor::Predict(PredictRequest request, Done done) {
   if (absl::Status status = Check(request); !status.ok()) return done(status);
-  const int64_t bytes =
-      InputBytes(request) + static_cast<int64_t>(ResultBytes(request));
-  if (absl::Status status = Enter(bytes); !status.ok()) return done(status);
   auto prediction = std::make_shared<Prediction>();
   Reserve(request, *prediction);
   const OutputSelection selection = request.selection;
 
   BatcherRequest run;
+  run.result_bytes = static_cast<int64_t>(ResultBytes(request));
   run.states = StatesOf(request);
   run.replay = request.replay;
   run.version = std::move(request.version);
@@ -305,9 +274,8 @@ void Predictor::Predict(PredictRequest request, Done done) {
   run.consume = [selection, prediction](const ChunkRows& rows) {
     return ReadRows(selection, rows, *prediction);
   };
-  run.done = [this, bytes, selection, prediction, states = run.states,
+  run.done = [selection, prediction, states = run.states,
               done = std::move(done)](const absl::Status& status) {
-    Leave(bytes);
     if (!status.ok()) return done(status);
     if (!selection.state) return done(std::move(*prediction));
     const int64_t state_size = prediction->version->model->state_size();

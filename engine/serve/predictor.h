@@ -8,10 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "engine/model/sequence_batch.h"
 #include "engine/serve/batcher.h"
 #include "engine/serve/call_control.h"
@@ -55,17 +53,15 @@ struct PredictRequest {
   bool replay = false;
   CallControl control;
   int priority = 1;  // 1 goes first
-  std::string flow;  // who it is for
+  std::string flow;  // as BatcherRequest's
 };
 
 // Thread-safe.
 class Predictor {
  public:
   struct Options {
-    int max_enqueued = 1024;               // predictions at once
-    int64_t max_enqueued_bytes = 1 << 30;  // their inputs and results
-    int64_t max_rows = 1 << 20;            // of a request
-    int64_t max_result_bytes = 64 << 20;   // of a prediction
+    int64_t max_rows = 1 << 20;           // of a request
+    int64_t max_result_bytes = 64 << 20;  // of a prediction
   };
   using Done = std::function<void(absl::StatusOr<Prediction>)>;
 
@@ -75,20 +71,15 @@ class Predictor {
   // Returns at once; `done` is called once, on any thread, or before this
   // returns for a request that is refused: InvalidArgument for a bad
   // batch, state or selection; FailedPrecondition for state of a bidirectional
-  // model or classes of a model without; ResourceExhausted beyond a limit.
+  // model or classes of a model without; ResourceExhausted beyond a limit, the
+  // batcher's among them.
   void Predict(PredictRequest request, Done done);
 
  private:
   absl::Status Check(const PredictRequest& request) const;
 
-  absl::Status Enter(int64_t bytes);
-  void Leave(int64_t bytes);
-
   Batcher& batcher_;
   const Options options_;
-  absl::Mutex mutex_;
-  int running_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of what runs
 };
 
 }  // namespace recurve

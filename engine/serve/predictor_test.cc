@@ -86,11 +86,19 @@ PredictRequest Request(ModelHandle version, SequenceBatch batch) {
 struct Fixture {
   explicit Fixture(const std::string& specs, int64_t max_batch_rows = 1024,
                    Predictor::Options options = {})
+      : Fixture(specs, WithRows(max_batch_rows), options) {}
+  Fixture(const std::string& specs, const Batcher::Options& batching,
+          Predictor::Options options = {})
       : devices(*ParseDevices(specs)),
-        runner(devices, {.max_batch_rows = max_batch_rows}),
-        batcher(runner, {.max_batch_rows = max_batch_rows,
-                         .batch_timeout = absl::ZeroDuration()}),
+        runner(devices, {}),
+        batcher(runner, batching),
         predictor(batcher, options) {}
+
+  static Batcher::Options WithRows(int64_t max_batch_rows) {
+    Batcher::Options options;
+    options.max_batch_rows = max_batch_rows;
+    return options;
+  }
 
   absl::StatusOr<Prediction> Predict(PredictRequest request) {
     absl::StatusOr<Prediction> result;
@@ -261,7 +269,9 @@ TEST(PredictorTest, LimitsAreKeptAndNamed) {
   Fixture bytes("cpu:1", 1024, {.max_result_bytes = 100});
   EXPECT_EQ(CodeOf(bytes, Request(version, batch), "100"),
             absl::StatusCode::kResourceExhausted);
-  Fixture enqueued("cpu:1", 1024, {.max_enqueued_bytes = 100});
+  Batcher::Options few_bytes;
+  few_bytes.max_enqueued_bytes = 100;
+  Fixture enqueued("cpu:1", few_bytes);
   EXPECT_EQ(CodeOf(enqueued, Request(version, batch), "100"),
             absl::StatusCode::kResourceExhausted);
 }
@@ -269,7 +279,9 @@ TEST(PredictorTest, LimitsAreKeptAndNamed) {
 TEST(PredictorTest, AFullQueueRefusesAtOnce) {
   const ModelHandle version = Version(kSru);
   const SequenceBatch batch = RandomBatch(*version->model, {3}, 1);
-  Fixture fixture("cpu:1", 1024, {.max_enqueued = 1});
+  Batcher::Options one;
+  one.max_enqueued = 1;
+  Fixture fixture("cpu:1", one);
   absl::Notification release, finished;
   fixture.devices.device(0).Enqueue(
       TaskClass::kServing, [&](Backend&) { release.WaitForNotification(); });
@@ -278,7 +290,7 @@ TEST(PredictorTest, AFullQueueRefusesAtOnce) {
     finished.Notify();
   });
   EXPECT_EQ(
-      CodeOf(fixture, Request(version, batch), "1 predictions are under way"),
+      CodeOf(fixture, Request(version, batch), "1 requests are under way"),
       absl::StatusCode::kResourceExhausted);
   release.Notify();
   finished.WaitForNotification();

@@ -135,6 +135,7 @@ absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
     });
   }
   RunPlan plan;
+  plan.max_rows = options.max_rows;
   plan.memory = PassMemory(model, cu_seqlens, options.max_rows);
   plan.ranks = room.RanksFor(plan.memory);
   if (!plan.ranks.empty()) {

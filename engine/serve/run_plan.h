@@ -28,6 +28,7 @@ struct RunLimits {
 
 struct RunPlan {
   std::vector<Chain> chains;
+  int64_t max_rows = 0;    // of a pass, but for longer ones that are not cut
   MemoryPlan memory;       // on each device that takes part
   std::vector<int> ranks;  // that could hold as much
 };
