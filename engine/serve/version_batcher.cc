@@ -23,8 +23,8 @@ constexpr absl::Duration kRefusalHolds = absl::Seconds(1);
 constexpr absl::Duration kPollPeriod = absl::Milliseconds(20);
 // Of the time that a request takes behind others: not in it is who comes later
 // and goes first, and how the speed changes. Work on requests that then miss
-// their deadline is lost: without slack a server that was asked three times what
-// it can do answered half as many in time as it could.
+// their deadline is lost: without slack a server that was asked three times
+// what it can do answered half as many in time as it could.
 constexpr double kSlack = 1.5;
 constexpr absl::Duration kLeastRetry = absl::Milliseconds(20);
 constexpr absl::Duration kMostRetry = absl::Seconds(10);
