@@ -375,6 +375,39 @@ TEST_F(KServeSequenceTest, BidirectionalModelsHaveNone) {
   ExpectStepError(request, StatusCode::FAILED_PRECONDITION, "bidirectional");
 }
 
+// --- Statistics ---
+
+TEST_F(KServeTest, StatisticsCountWhatWasServed) {
+  CreateModel("lm", TokenConfig());
+  CreateModel("unused", TokenConfig());
+  ModelInferResponse response;
+  ExpectOk(Infer(TokenRequest(), &response));
+  ExpectOk(Infer(TokenRequest(), &response));
+  ::inference::ModelStatisticsRequest request;
+  ::inference::ModelStatisticsResponse statistics;
+  request.set_name("lm");
+  ExpectOk(Call(*stub, &Stub::ModelStatistics, request, &statistics));
+  ASSERT_EQ(statistics.model_stats_size(), 1);
+  const ::inference::ModelStatistics& lm = statistics.model_stats(0);
+  EXPECT_EQ(lm.name(), "lm");
+  EXPECT_EQ(lm.version(), "1");
+  EXPECT_EQ(lm.inference_count(), 4u);  // sequences
+  EXPECT_GE(lm.execution_count(), 2u);
+  EXPECT_EQ(lm.inference_stats().success().count(), 2u);
+  EXPECT_GT(lm.inference_stats().success().ns(), 0u);
+  EXPECT_EQ(lm.inference_stats().fail().count(), 0u);
+  EXPECT_GT(lm.last_inference(), 0u);
+  EXPECT_GE(lm.batch_stats_size(), 1);
+
+  request.clear_name();
+  ExpectOk(Call(*stub, &Stub::ModelStatistics, request, &statistics));
+  ASSERT_EQ(statistics.model_stats_size(), 2);
+  EXPECT_EQ(statistics.model_stats(1).inference_count(), 0u);
+  request.set_name("absent");
+  ExpectError(Call(*stub, &Stub::ModelStatistics, request, &statistics),
+              StatusCode::NOT_FOUND, "absent");
+}
+
 TEST_F(KServeTest, PrioritiesHaveTheServersLevels) {
   CreateModel("lm", TokenConfig());
   ModelInferRequest request = TokenRequest();

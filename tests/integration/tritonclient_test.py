@@ -202,8 +202,12 @@ class TritonClientTest(unittest.TestCase):
         self.assertEqual(seen["answered"], 1)
         self.assert_error(seen["override"], "UNIMPLEMENTED", "config")
 
-    def test_statistics_are_of_all_models(self):
+    def test_statistics_count(self):
         seen = self.seen["statistics"]
+        self.assertEqual(seen["succeeded"], 5)
+        self.assertEqual(seen["inferences"], 10)  # sequences
+        self.assertGreaterEqual(seen["passes"], 5)
+        self.assertTrue(seen["time"] and seen["compute_time"])
         self.assertLessEqual({"lm", "features"}, set(seen["all"]))
         self.assert_error(seen["unknown"], "NOT_FOUND", "absent")
 
