@@ -87,6 +87,13 @@ TEST_F(MetricsTest, AScrapeSaysWhatTheApiSays) {
       R"(recurve_calls_total{method="/recurve.v1.Inference/Predict",code=")";
   EXPECT_EQ(value(predict + R"(OK"})"), 1);
   EXPECT_EQ(value(predict + R"(NOT_FOUND"})"), 1);
+  const std::string version = R"({model="lm",version="1"})";
+  EXPECT_EQ(value("nv_inference_request_success" + version), 1);
+  EXPECT_EQ(value("nv_inference_request_failure" + version), 0);
+  EXPECT_EQ(value("nv_inference_count" + version), 2);
+  EXPECT_EQ(value("nv_inference_pending_request_count" + version), 0);
+  EXPECT_EQ(value("recurve_rows_total" + version), 4);
+  EXPECT_GT(value("nv_inference_request_duration_us" + version), 0);
   EXPECT_EQ(value(R"(recurve_jobs{state="running"})"), 0);
   ASSERT_EQ(list.devices_size(), 2);
   for (const v1::Device& device : list.devices()) {
