@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -16,7 +17,7 @@
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
-#include "server/access/admission.h"
+#include "server/access/gated_call.h"
 #include "server/call.h"
 #include "server/notice.h"
 #include "server/status.h"
@@ -43,7 +44,7 @@ class BidiCall
         max_bytes_(max_bytes),
         flag_(live.Begin()),
         control_(ControlOf(context, flag_)),
-        admitted_(AdmissionOf(context).status) {}
+        gated_(context) {}
 
   // Once `draining` is given, no more is read, and the call ends as Unavailable
   // when all is answered. Before Start; both outlive the call.
@@ -59,9 +60,9 @@ class BidiCall
       std::shared_ptr<BidiCall> call) {
     BidiCall* const reactor = call.get();
     reactor->self_ = std::move(call);
-    const absl::Status status = reactor->admitted_.ok()
+    const absl::Status status = reactor->gated_.status().ok()
                                     ? reactor->live_.TakeStream()
-                                    : reactor->admitted_;
+                                    : reactor->gated_.status();
     reactor->has_stream_ = status.ok();
     if (status.ok()) {
       reactor->StartRead(&reactor->incoming_);
@@ -78,6 +79,7 @@ class BidiCall
 
   // Of the call, and so of all its requests.
   const CallControl& control() const { return control_; }
+  const std::string& client() const { return gated_.client(); }
 
   // On an RPC thread, one request after another. Both are good until `answered`
   // is called: once, on any thread, or before this returns.
@@ -231,7 +233,7 @@ class BidiCall
       }
       // First: the client may open its next stream as soon as this one ends.
       if (has_stream_) live_.ReturnStream();
-      this->Finish(ToGrpc(live_.Outcome(status)));
+      this->Finish(gated_.End(ToGrpc(live_.Outcome(status))));
     }
   }
 
@@ -248,7 +250,7 @@ class BidiCall
   const size_t max_bytes_;
   const LiveCalls::Flag flag_;
   const CallControl control_;
-  const absl::Status admitted_;
+  const GatedCall gated_;
   std::unique_ptr<Notice::Listener> draining_;
   bool has_stream_ = false;
   Request incoming_;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/access/admission.h"
 #include "server/status.h"
 
 namespace recurve::server {
@@ -69,9 +68,10 @@ CallControl ControlOf(const grpc::CallbackServerContext& context,
 
 grpc::ServerUnaryReactor* ReplyNow(grpc::CallbackServerContext* context,
                                    absl::FunctionRef<absl::Status()> answer) {
-  const absl::Status& admitted = AdmissionOf(*context).status;
+  const GatedCall gated(*context);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(admitted.ok() ? answer() : admitted));
+  reactor->Finish(
+      gated.End(ToGrpc(gated.status().ok() ? answer() : gated.status())));
   return reactor;
 }
 
@@ -79,17 +79,20 @@ grpc::ServerUnaryReactor* UnaryCall::Start(
     LiveCalls& live, const grpc::CallbackServerContext& context,
     absl::FunctionRef<void(UnaryCall*)> begin) {
   auto* const call = new UnaryCall(live, context);
-  const absl::Status& admitted = AdmissionOf(context).status;
+  const absl::Status& admitted = call->gated_.status();
   admitted.ok() ? begin(call) : call->Reply(admitted);
   return call;
 }
 
 UnaryCall::UnaryCall(LiveCalls& live,
                      const grpc::CallbackServerContext& context)
-    : live_(live), flag_(live.Begin()), control_(ControlOf(context, flag_)) {}
+    : gated_(context),
+      live_(live),
+      flag_(live.Begin()),
+      control_(ControlOf(context, flag_)) {}
 
 void UnaryCall::Reply(const absl::Status& status) {
-  Finish(ToGrpc(live_.Outcome(status)));
+  Finish(gated_.End(ToGrpc(live_.Outcome(status))));
 }
 
 void UnaryCall::OnDone() {

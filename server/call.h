@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -18,6 +19,7 @@
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/access/gated_call.h"
 #include "server/work_queue.h"
 
 namespace recurve::server {
@@ -57,7 +59,7 @@ CallControl ControlOf(const grpc::CallbackServerContext& context,
 
 // Every call begins in one of the functions and classes here, in stream_call.h,
 // upload_call.h and bidi_call.h: they do nothing for a call that the gate
-// refused (server/access/admission.h).
+// refused (server/access/gated_call.h).
 
 // Answers at once with what `answer` makes.
 grpc::ServerUnaryReactor* ReplyNow(grpc::CallbackServerContext* context,
@@ -73,6 +75,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
       absl::FunctionRef<void(UnaryCall* call)> begin);
 
   const CallControl& control() const { return control_; }
+  const std::string& client() const { return gated_.client(); }
   void Reply(const absl::Status& status);
 
  private:
@@ -81,6 +84,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   void OnCancel() override { *flag_ = true; }
   void OnDone() override;
 
+  const GatedCall gated_;
   LiveCalls& live_;
   const LiveCalls::Flag flag_;
   const CallControl control_;

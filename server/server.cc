@@ -13,7 +13,7 @@
 #include "grpcpp/server_builder.h"
 #include "kernels/status.h"
 #include "proto/grpc/health/v1/health.pb.h"
-#include "server/access/gate_interceptor.h"
+#include "server/access/gated_call.h"
 #include "server/kserve/service.h"
 #include "server/metrics/engine_metrics.h"
 #include "server/services/services.h"
@@ -87,7 +87,7 @@ absl::Status Server::Listen() {
   std::vector<
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
       interceptors;
-  interceptors.push_back(NewGateInterceptors(gate_, counts_));
+  interceptors.push_back(NewMethodNames(gate_, counts_));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (const auto& service : services_) builder.RegisterService(service.get());
   grpc_ = builder.BuildAndStart();

@@ -3,6 +3,7 @@
 #define RECURVE_SERVER_STREAM_CALL_H_
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -13,7 +14,7 @@
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
-#include "server/access/admission.h"
+#include "server/access/gated_call.h"
 #include "server/call.h"
 #include "server/status.h"
 #include "server/work_queue.h"
@@ -40,16 +41,16 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
         max_message_bytes_(max_message_bytes),
         flag_(live.Begin()),
         control_(ControlOf(context, flag_)),
-        admitted_(AdmissionOf(context).status) {}
+        gated_(context) {}
   ~StreamCall() override { live_.End(flag_); }
 
   static grpc::ServerWriteReactor<Message>* Start(
       std::shared_ptr<StreamCall> call) {
     StreamCall* const reactor = call.get();
     reactor->self_ = std::move(call);
-    const absl::Status status = reactor->admitted_.ok()
+    const absl::Status status = reactor->gated_.status().ok()
                                     ? reactor->live_.TakeStream()
-                                    : reactor->admitted_;
+                                    : reactor->gated_.status();
     reactor->has_stream_ = status.ok();
     if (status.ok()) {
       reactor->Wake();
@@ -71,6 +72,7 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
     if (!busy_ && !ended_) Schedule();
   }
   const CallControl& control() const { return control_; }
+  const std::string& client() const { return gated_.client(); }
 
  private:
   void Schedule() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -120,7 +122,7 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
     }
     // First: the client may open its next stream as soon as this one ends.
     if (has_stream_) live_.ReturnStream();
-    this->Finish(ToGrpc(live_.Outcome(status)));
+    this->Finish(gated_.End(ToGrpc(live_.Outcome(status))));
   }
 
   void OnCancel() override {
@@ -138,7 +140,7 @@ class StreamCall : public grpc::ServerWriteReactor<Message>,
   const int64_t max_message_bytes_;
   const LiveCalls::Flag flag_;
   const CallControl control_;
-  const absl::Status admitted_;
+  const GatedCall gated_;
   bool has_stream_ = false;
   Message message_;
   absl::Mutex mutex_;

@@ -16,7 +16,7 @@
 #include "engine/serve/call_control.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
-#include "server/access/admission.h"
+#include "server/access/gated_call.h"
 #include "server/call.h"
 #include "server/status.h"
 #include "server/work_queue.h"
@@ -52,9 +52,10 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
         max_upload_bytes_(max_upload_bytes),
         open_(std::move(open)),
         flag_(live.Begin()),
-        control_(ControlOf(context, flag_)) {
-    const absl::Status& admitted = AdmissionOf(context).status;
-    const absl::Status status = admitted.ok() ? live_.TakeStream() : admitted;
+        control_(ControlOf(context, flag_)),
+        gated_(context) {
+    const absl::Status status =
+        gated_.status().ok() ? live_.TakeStream() : gated_.status();
     has_stream_ = status.ok();
     if (status.ok()) {
       this->StartRead(&message_);
@@ -135,7 +136,7 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
     sink_.reset();
     // First: the client may open its next stream as soon as this one ends.
     if (has_stream_) live_.ReturnStream();
-    this->Finish(ToGrpc(live_.Outcome(status)));
+    this->Finish(gated_.End(ToGrpc(live_.Outcome(status))));
   }
 
   void OnCancel() override { *flag_ = true; }
@@ -148,6 +149,7 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
   const Open open_;
   const LiveCalls::Flag flag_;
   const CallControl control_;
+  const GatedCall gated_;
   bool has_stream_ = false;
   Request message_;
   // Used by one piece of work at a time.

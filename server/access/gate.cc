@@ -35,7 +35,7 @@ absl::StatusOr<absl::string_view> BearerOf(
 
 }  // namespace
 
-Admission Gate::Enter(const Caller& caller, absl::Time now) {
+Admission Gate::Enter(const CallFacts& caller, absl::Time now) {
   Admission admission;
   admission.client = caller.certificate.empty()
                          ? AddressOf(caller.peer)
@@ -51,7 +51,7 @@ void Gate::Leave(const Admission& admission) {
   if (admission.counted) calls_.End(admission.client);
 }
 
-absl::Status Gate::Authorize(const Caller& caller, absl::Time now,
+absl::Status Gate::Authorize(const CallFacts& caller, absl::Time now,
                              std::string& client) const {
   const std::optional<Scope> scope = ScopeOf(caller.method);
   if (!scope.has_value()) {

@@ -17,7 +17,7 @@
 namespace recurve::server {
 
 // What the gate is shown of a call.
-struct Caller {
+struct CallFacts {
   absl::string_view method;  // "/package.Service/Method"
   // Of its metadata `authorization`, if it is there.
   std::optional<absl::string_view> authorization;
@@ -38,14 +38,14 @@ class Gate {
   // or whose scope the token lacks; Unauthenticated without a valid token;
   // ResourceExhausted beyond the client's limit. Methods of the scope kOpen
   // need no token and are let in after Close, too. Leave must follow.
-  Admission Enter(const Caller& caller, absl::Time now);
+  Admission Enter(const CallFacts& caller, absl::Time now);
   void Leave(const Admission& admission);
 
   // No new calls from now on.
   void Close() { closed_ = true; }
 
  private:
-  absl::Status Authorize(const Caller& caller, absl::Time now,
+  absl::Status Authorize(const CallFacts& caller, absl::Time now,
                          std::string& client) const;
 
   const std::unique_ptr<TokenFile> tokens_;  // may be null

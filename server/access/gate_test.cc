@@ -25,16 +25,16 @@ std::unique_ptr<TokenFile> AdasToken() {
   return *std::move(file);
 }
 
-Caller From(absl::string_view method,
-            std::optional<absl::string_view> authorization) {
-  Caller caller;
+CallFacts From(absl::string_view method,
+               std::optional<absl::string_view> authorization) {
+  CallFacts caller;
   caller.method = method;
   caller.authorization = authorization;
   caller.peer = "ipv4:192.0.2.7:61234";
   return caller;
 }
 
-Admission Enter(Gate& gate, const Caller& caller) {
+Admission Enter(Gate& gate, const CallFacts& caller) {
   return gate.Enter(caller, absl::UnixEpoch());
 }
 
@@ -105,7 +105,7 @@ TEST(GateTest, ClosedItLetsInWhoAsksForHealthAlone) {
 
 TEST(GateTest, LimitsTheCallsOfAClientAndNotOfOthers) {
   Gate gate(nullptr, 2);
-  Caller caller = From(kPredict, std::nullopt);
+  CallFacts caller = From(kPredict, std::nullopt);
   const Admission first = Enter(gate, caller);
   caller.peer = "ipv4:192.0.2.7:1";  // another connection
   const Admission second = Enter(gate, caller);
@@ -125,7 +125,7 @@ TEST(GateTest, LimitsTheCallsOfAClientAndNotOfOthers) {
 
 TEST(GateTest, ATokenIsOneClientWhereverItComesFrom) {
   Gate gate(AdasToken(), 1);
-  Caller caller = From(kPredict, "Bearer 0123456789abcdef");
+  CallFacts caller = From(kPredict, "Bearer 0123456789abcdef");
   EXPECT_TRUE(Enter(gate, caller).status.ok());
   caller.peer = "ipv4:203.0.113.1:1";
   EXPECT_FALSE(Enter(gate, caller).status.ok());
@@ -133,7 +133,7 @@ TEST(GateTest, ATokenIsOneClientWhereverItComesFrom) {
 
 TEST(GateTest, ACertificateNamesItsClient) {
   Gate gate(nullptr, 10);
-  Caller caller = From(kPredict, std::nullopt);
+  CallFacts caller = From(kPredict, std::nullopt);
   caller.certificate = "robot";
   EXPECT_EQ(Enter(gate, caller).client, "certificate:robot");
 }

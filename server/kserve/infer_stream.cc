@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/access/admission.h"
 #include "server/bidi_call.h"
 #include "server/kserve/infer.h"
 #include "server/status.h"
@@ -42,7 +41,6 @@ class InferStream final
                  engine.config.max_message_bytes()),
         engine_(engine),
         regions_(regions),
-        client_(AdmissionOf(context).client),
         grpc_errors_(WantsGrpcErrors(context)) {}
 
  private:
@@ -55,7 +53,7 @@ class InferStream final
           true);
     }
     const bool grpc_errors = grpc_errors_;
-    Infer(engine_, regions_, request, {control(), client_}, reply,
+    Infer(engine_, regions_, request, {control(), client()}, reply,
           [&response, grpc_errors,
            answered = std::move(answered)](absl::Status status) {
             if (status.ok() || grpc_errors) return answered(std::move(status));
@@ -66,7 +64,6 @@ class InferStream final
 
   Engine& engine_;
   const SharedMemoryRegions& regions_;
-  const std::string client_;
   const bool grpc_errors_;
 };
 

@@ -9,7 +9,6 @@
 #include "absl/time/time.h"
 #include "kernels/status.h"
 #include "proto/inference/inference.grpc.pb.h"
-#include "server/access/admission.h"
 #include "server/call.h"
 #include "server/kserve/infer.h"
 #include "server/kserve/infer_stream.h"
@@ -200,7 +199,7 @@ class InferenceProtocolService final
       inference::ModelInferResponse* response) override {
     return UnaryCall::Start(engine_.calls, *context, [&](UnaryCall* call) {
       Infer(engine_, RegionsFor(*context), *request,
-            {call->control(), AdmissionOf(*context).client}, *response,
+            {call->control(), call->client()}, *response,
             [call](const absl::Status& status) { call->Reply(status); });
     });
   }

@@ -12,7 +12,6 @@
 #include "engine/serve/generation.h"
 #include "engine/serve/token_text.h"
 #include "kernels/status.h"
-#include "server/access/admission.h"
 #include "server/services/predict.h"
 #include "server/stream_call.h"
 
@@ -129,8 +128,7 @@ class GenerateCall : public StreamCall<v1::GenerateResponse> {
       : StreamCall(engine.calls, engine.io, engine.config.max_message_bytes(),
                    context),
         engine_(engine),
-        request_(request),
-        client_(AdmissionOf(context).client) {}
+        request_(request) {}
 
  private:
   absl::StatusOr<Step> Next(v1::GenerateResponse* message) override;
@@ -148,7 +146,6 @@ class GenerateCall : public StreamCall<v1::GenerateResponse> {
   Engine& engine_;
   // A work thread may look at it when the call has ended.
   const v1::GenerateRequest request_;
-  const std::string client_;
 
   absl::Mutex mutex_;
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
@@ -216,7 +213,7 @@ absl::Status GenerateCall::Begin(const ModelHandle& version,
   ASSIGN_OR_RETURN(GenerationRequest request,
                    FromWire(engine_, version, std::move(session), request_));
   request.control = control();
-  request.flow = client_;
+  request.flow = client();
   heading_.set_model_version(version->name);
   heading_.set_seed(request.sample.sampling.seed);
   {

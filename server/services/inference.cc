@@ -7,7 +7,6 @@
 #include "engine/data/vocabulary.h"
 #include "kernels/status.h"
 #include "proto/recurve/v1/compute.grpc.pb.h"
-#include "server/access/admission.h"
 #include "server/call.h"
 #include "server/convert.h"
 #include "server/services/generate.h"
@@ -84,8 +83,7 @@ class InferenceService final : public v1::Inference::CallbackService {
                                     v1::PredictResponse* response) override {
     return UnaryCall::Start(engine_.calls, *context, [&](UnaryCall* call) {
       server::Predict(
-          engine_, *request, {call->control(), AdmissionOf(*context).client},
-          response,
+          engine_, *request, {call->control(), call->client()}, response,
           [call](const absl::Status& status) { call->Reply(status); });
     });
   }

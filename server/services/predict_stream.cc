@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "server/access/admission.h"
 #include "server/bidi_call.h"
 #include "server/services/predict.h"
 #include "server/status.h"
@@ -35,23 +34,22 @@ class PredictStream final
   PredictStream(Engine& engine, const grpc::CallbackServerContext& context)
       : BidiCall(engine.calls, kMaxUnanswered, context,
                  engine.config.max_message_bytes()),
-        engine_(engine),
-        client_(AdmissionOf(context).client) {}
+        engine_(engine) {}
 
  private:
   void Handle(v1::PredictRequest& request, v1::PredictStreamResponse& response,
               Answered answered) override {
     FillIn(request);
-    Predict(engine_, request, {control(), client_}, response.mutable_response(),
-            [this, &response,
-             answered = std::move(answered)](const absl::Status& status) {
-              if (!status.ok()) {
-                response.clear_response();
-                *response.mutable_status() =
-                    ToWire(engine_.calls.Outcome(status));
-              }
-              answered(absl::OkStatus());
-            });
+    Predict(
+        engine_, request, {control(), client()}, response.mutable_response(),
+        [this, &response,
+         answered = std::move(answered)](const absl::Status& status) {
+          if (!status.ok()) {
+            response.clear_response();
+            *response.mutable_status() = ToWire(engine_.calls.Outcome(status));
+          }
+          answered(absl::OkStatus());
+        });
   }
 
   // What it leaves out, from the one before. A session that goes on needs no
@@ -70,7 +68,6 @@ class PredictStream final
   }
 
   Engine& engine_;
-  const std::string client_;
   std::string model_;
   std::string session_;
 };
