@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/base/call_once.h"
@@ -25,7 +26,13 @@ constexpr size_t kChunkBytes = 1 << 20;
 // How long the first call waits for a connection.
 constexpr absl::Duration kConnectPatience = absl::Seconds(2);
 
-absl::Status FromGrpc(const grpc::Status& status) {
+// gRPC says CANCELLED, too, of a call that met the end of a server which shuts
+// down.
+absl::Status FromGrpc(const grpc::Status& status,
+                      bool cancelled_by_us = false) {
+  if (status.error_code() == grpc::StatusCode::CANCELLED && !cancelled_by_us) {
+    return absl::UnavailableError("the connection ended");
+  }
   return {static_cast<absl::StatusCode>(status.error_code()),
           status.error_message()};
 }
@@ -44,10 +51,16 @@ class GrpcPredictStream final : public PredictStream {
   bool Read(v1::PredictStreamResponse* response) override {
     return stream_->Read(response);
   }
-  void Cancel() override { context_->TryCancel(); }
-  absl::Status Finish() override { return FromGrpc(stream_->Finish()); }
+  void Cancel() override {
+    cancelled_ = true;
+    context_->TryCancel();
+  }
+  absl::Status Finish() override {
+    return FromGrpc(stream_->Finish(), cancelled_);
+  }
 
  private:
+  std::atomic<bool> cancelled_ = false;
   const std::unique_ptr<grpc::ClientContext> context_;
   const std::unique_ptr<
       grpc::ClientReaderWriter<v1::PredictRequest, v1::PredictStreamResponse>>
