@@ -51,6 +51,7 @@ absl::Status CheckStates(const BatcherRequest& request) {
                      request.batch.num_sequences(), " sequences"));
   }
   for (const auto& state : request.states) {
+    RETURN_IF_ERROR(state->lost());
     if (state->carry_size() == model.carry_size()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "a state of ", state->carry_size(), " numbers, ",
@@ -78,11 +79,28 @@ absl::Status CheckPadding(const BatcherRequest& request, int64_t max_rows) {
   return absl::OkStatus();
 }
 
+std::vector<std::unique_ptr<StatePool>> NewPools(DevicePool& devices) {
+  std::vector<std::unique_ptr<StatePool>> pools;
+  for (int rank = 0; rank < devices.size(); ++rank) {
+    pools.push_back(std::make_unique<StatePool>(devices.device(rank), rank));
+  }
+  return pools;
+}
+
+std::vector<StatePool*> PointersTo(
+    const std::vector<std::unique_ptr<StatePool>>& pools) {
+  std::vector<StatePool*> pointers;
+  for (const auto& pool : pools) pointers.push_back(pool.get());
+  return pointers;
+}
+
 }  // namespace
 
 Batcher::Batcher(BatchRunner& runner, const Options& options)
     : options_(options),
+      pools_(NewPools(runner.admission().devices())),
       context_{runner.admission(),
+               PointersTo(pools_),
                RunLimitsOf(options),
                BatchLimitsOf(options),
                options.now,

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -20,6 +21,7 @@
 #include "engine/serve/batcher_request.h"
 #include "engine/serve/model_version.h"
 #include "engine/serve/serving_statistics.h"
+#include "engine/serve/state_pool.h"
 #include "engine/serve/version_batcher.h"
 #include "engine/serve/version_queue.h"
 
@@ -83,7 +85,8 @@ class Batcher {
   void RunTimer();
 
   const Options options_;
-  BatchingContext context_;
+  const std::vector<std::unique_ptr<StatePool>> pools_;  // by device
+  const BatchingContext context_;
   ServingStatistics statistics_;
 
   absl::Mutex mutex_;

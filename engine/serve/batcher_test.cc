@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "engine/model/executor_test_util.h"
 #include "engine/schedule/device_spec.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/serve/retry_hint.h"
+#include "engine/serve/state_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -30,6 +32,13 @@ using Kind = CarriedState::Kind;
 constexpr char kSru[] = R"(
   input { token_embedding { vocabulary_size: 17 embedding_size: 9 } }
   blocks { sru { hidden_size: 12 num_layers: 2 layer_norm: true } }
+  output { linear { size: 7 } }
+  loss { kind: CROSS_ENTROPY })";
+
+// Large beside its states.
+constexpr char kManyTokens[] = R"(
+  input { token_embedding { vocabulary_size: 6000 embedding_size: 9 } }
+  blocks { sru { hidden_size: 12 } }
   output { linear { size: 7 } }
   loss { kind: CROSS_ENTROPY })";
 
@@ -132,6 +141,16 @@ class Gate {
   absl::Notification closed_, open_, passed_;
 };
 
+// A device with so many bytes beside its workspace.
+std::string Room(int64_t bytes) {
+  return absl::StrCat("cpu:1:memory=", WorkspacePlan(1).total() + bytes);
+}
+
+// Of a model that is ready for passes of so many rows.
+int64_t BytesOf(const Model& model, int64_t rows) {
+  return InferencePlan(model, {rows, rows}).total();
+}
+
 struct Fixture {
   explicit Fixture(const std::string& specs,
                    const Batcher::Options& options = Batcher::Options())
@@ -211,6 +230,10 @@ class Client {
 
   void Start() { Next(); }
   void Wait() { finished_.WaitForNotification(); }
+  // From now on takes so many bytes of the device that has just run it, now and
+  // then, and gives them back at once: all that its model leaves.
+  void Squeeze(int64_t bytes) { squeezed_bytes_ = bytes; }
+  int times_spilled() const { return times_spilled_; }
 
  private:
   int64_t UpTo(int64_t most) { return random_() % (most + 1); }
@@ -250,6 +273,7 @@ class Client {
   }
 
   void Done(bool replay, const absl::Status& status) {
+    if (squeezed_bytes_ > 0 && UpTo(2) == 0) SqueezeDevice();
     if (absl::IsCancelled(status)) return Send(replay && state_->can_replay());
     ASSERT_TRUE(status.ok()) << status;
     Check();
@@ -259,6 +283,21 @@ class Client {
     }
     row_ = end_;
     Next();
+  }
+
+  // That of the thread. Whichever sees that a request is cancelled says so: the
+  // state may be on another, and the batcher's own is none's.
+  void SqueezeDevice() {
+    for (int rank = 0; rank < fixture_.devices.size(); ++rank) {
+      DeviceWorker& device = fixture_.devices.device(rank);
+      if (!device.OnThread()) continue;
+      MemoryPlan plan;
+      plan.gradients = squeezed_bytes_;
+      times_spilled_ += state_->device() == rank;
+      const auto held = device.ledger().TryReserve("jobs/x", plan);
+      EXPECT_TRUE(held.ok()) << held.status();
+      EXPECT_NE(state_->device(), rank);
+    }
   }
 
   // Of a model that pools the value so far, which only the end says.
@@ -290,6 +329,8 @@ class Client {
   std::string flow_;
   std::shared_ptr<std::atomic<bool>> cancelled_;
   bool cancels_ = false;
+  int64_t squeezed_bytes_ = 0;
+  int times_spilled_ = 0;
   int64_t row_ = 0, end_ = 0;  // of the piece under way
   absl::Notification finished_;
 };
@@ -312,6 +353,146 @@ TEST(BatcherTest, LiveSequencesHaveTheBitsOfALonePass) {
       }
     }
   }
+}
+
+// Each spilling sends the states of all clients there through host memory, and
+// from there to whichever device comes first.
+TEST(BatcherTest, PressureOnMemoryChangesNoBit) {
+  for (const char* config : {kSru, kForgetful, kMax}) {
+    Reference reference(config);
+    uint32_t seed = 1000;
+    for (const int devices : {1, 2, 3}) {
+      for (const int64_t rows : {1, 64}) {
+        SCOPED_TRACE(testing::Message() << config << devices << " " << rows);
+        const int64_t model_bytes = BytesOf(reference.model(), rows);
+        const int64_t others_bytes =
+            model_bytes + 2 * StateBlock::Bytes(reference.model().carry_size());
+        const std::vector<std::string> specs(devices,
+                                             Room(model_bytes + others_bytes));
+        Fixture fixture(absl::StrJoin(specs, ","),
+                        Options(rows, std::min<int64_t>(rows, 7)));
+        std::vector<std::unique_ptr<Client>> clients;
+        for (int i = 0; i < 12; ++i) {
+          clients.push_back(
+              std::make_unique<Client>(fixture, reference, ++seed));
+          clients.back()->Squeeze(others_bytes);
+        }
+        for (const auto& client : clients) client->Start();
+        int spilled = 0;
+        for (const auto& client : clients) {
+          client->Wait();
+          spilled += client->times_spilled();
+        }
+        EXPECT_GT(spilled, 0);
+      }
+    }
+  }
+}
+
+// Keeps the order of what is enqueued on a device: it goes no further than here
+// until it is opened.
+class Barrier {
+ public:
+  explicit Barrier(DeviceWorker& device) {
+    device.Enqueue(TaskClass::kServing, [this](Backend&) {
+      open_.WaitForNotification();
+      passed_.Notify();
+    });
+  }
+  ~Barrier() { passed_.WaitForNotification(); }
+  void Open() { open_.Notify(); }
+
+ private:
+  absl::Notification open_, passed_;
+};
+
+TEST(BatcherTest, StatesMoveFromABusyDeviceToAnIdleOne) {
+  Reference reference(kSru);
+  constexpr int kClients = 16;
+  absl::Mutex mutex;
+  int answers = 0;
+  Fixture fixture("cpu:1,cpu:1", Options(4));
+  std::vector<SequenceBatch> batches;
+  std::vector<std::shared_ptr<CarriedState>> states;
+  std::vector<std::unique_ptr<Answer>> firsts, seconds;
+  const auto send = [&](int i, int64_t begin, Answer& answer) {
+    BatcherRequest request =
+        Request(reference.version(),
+                Rows(reference.model(), batches[i], begin, begin + 4), answer);
+    request.states = {states[i]};
+    request.done = [&, done = request.done](const absl::Status& status) {
+      {
+        absl::MutexLock lock(&mutex);
+        ++answers;
+      }
+      done(status);
+    };
+    fixture.batcher.Enqueue(std::move(request));
+  };
+  {
+    Gate gate(fixture.devices.device(1));
+    for (int i = 0; i < kClients; ++i) {
+      batches.push_back(RandomBatch(reference.model(), {8}, i));
+      states.push_back(
+          CarriedState::Create(reference.model().carry_size(), Kind::kPooled));
+      firsts.push_back(std::make_unique<Answer>());
+      send(i, 0, *firsts.back());
+      ASSERT_TRUE(firsts.back()->Wait().ok());
+      EXPECT_EQ(states[i]->device(), 0);
+    }
+  }
+  // Of the first device's passes only one comes before the spilling.
+  Barrier passes(fixture.devices.device(0));
+  for (int i = 0; i < kClients; ++i) {
+    seconds.push_back(std::make_unique<Answer>());
+    send(i, 4, *seconds.back());
+  }
+  fixture.batcher.Poll();
+  Barrier rest(fixture.devices.device(0));
+  answers = 0;
+  passes.Open();
+  {
+    absl::MutexLock lock(&mutex);
+    mutex.Await(absl::Condition(
+        +[](int* answers) { return *answers >= kClients / 2; }, &answers));
+  }
+  EXPECT_GE(
+      std::count_if(states.begin(), states.end(),
+                    [](const auto& state) { return state->device() == 1; }),
+      kClients / 2 - 1);
+  rest.Open();
+  for (int i = 0; i < kClients; ++i) {
+    ASSERT_TRUE(seconds[i]->Wait().ok()) << seconds[i]->status;
+    std::vector<float> all = firsts[i]->outputs;
+    all.insert(all.end(), seconds[i]->outputs.begin(),
+               seconds[i]->outputs.end());
+    EXPECT_EQ(all, reference.Outputs(batches[i]));
+  }
+}
+
+// As that of a version that is smaller may be.
+TEST(BatcherTest, AStateComesFromADeviceThatHasNoRoomForTheModel) {
+  Reference reference(kManyTokens);
+  const int64_t block = StateBlock::Bytes(reference.model().carry_size());
+  Fixture fixture(absl::StrCat(Room(2 * block), ",cpu:1"));
+  ASSERT_GT(BytesOf(reference.model(), 1), 2 * block);
+  const auto state =
+      CarriedState::Create(reference.model().carry_size(), Kind::kPooled);
+  absl::Notification placed;
+  StatePool pool(fixture.devices.device(0), 0);
+  fixture.devices.device(0).Enqueue(TaskClass::kServing, [&](Backend& backend) {
+    EXPECT_TRUE(*pool.Place(*state, backend));
+    placed.Notify();
+  });
+  placed.WaitForNotification();
+  Answer answer;
+  const SequenceBatch batch = RandomBatch(reference.model(), {5}, 1);
+  BatcherRequest request = Request(reference.version(), batch, answer);
+  request.states = {state};
+  fixture.batcher.Enqueue(std::move(request));
+  ASSERT_TRUE(answer.Wait().ok()) << answer.status;
+  EXPECT_EQ(answer.outputs, reference.Outputs(batch));
+  EXPECT_EQ(state->device(), 1);
 }
 
 TEST(BatcherTest, BatchesOfWholeSequencesHaveTheBitsOfLonePasses) {
@@ -651,14 +832,6 @@ TEST(BatcherTest, AFullQueueRefusesWithAHint) {
 }
 
 // --- Memory ---
-
-std::string Room(int64_t bytes) {
-  return absl::StrCat("cpu:1:memory=", WorkspacePlan(1).total() + bytes);
-}
-
-int64_t BytesOf(const Model& model, int64_t rows) {
-  return InferencePlan(model, {rows, rows}).total();
-}
 
 TEST(BatcherTest, WhatIsReservedIsWhatTheLargestPassUses) {
   Reference reference(kSru);

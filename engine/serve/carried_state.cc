@@ -2,10 +2,16 @@
 
 #include <utility>
 
+#include "engine/serve/state_pool.h"
+
 namespace recurve {
 
 CarriedState::CarriedState(int64_t carry_size, Kind kind)
     : carry_size_(carry_size), kind_(kind) {}
+
+CarriedState::~CarriedState() {
+  if (place_.block != nullptr) place_.block->Free(place_.slot);
+}
 
 std::shared_ptr<CarriedState> CarriedState::Create(int64_t carry_size,
                                                    Kind kind) {
@@ -23,12 +29,25 @@ std::shared_ptr<CarriedState> CarriedState::Create(Values values, Kind kind) {
 
 void CarriedState::Read(
     std::function<void(absl::StatusOr<Values>)> done) const {
-  Values values;
+  absl::StatusOr<Values> values;
+  Place place;
   {
     absl::MutexLock lock(&mutex_);
-    values = rows_[committed_];
+    place = place_;
+    if (!lost_.ok()) {
+      values = lost_;
+    } else if (place.block == nullptr) {
+      values = rows_[committed_];
+    }
   }
-  done(std::move(values));
+  if (place.block == nullptr) return done(std::move(values));
+  // By then it may be elsewhere.
+  place.block->OnDevice([state = shared_from_this(), block = place.block,
+                         done = std::move(done)](Backend& backend) {
+    const Place now = state->place();
+    if (now.block != block) return state->Read(done);
+    done(block->ReadRow(now.slot, state->committed(), backend));
+  });
 }
 
 bool CarriedState::can_replay() const {
@@ -36,28 +55,54 @@ bool CarriedState::can_replay() const {
   return has_previous_;
 }
 
-std::optional<int> CarriedState::device() const { return std::nullopt; }
+std::optional<int> CarriedState::device() const {
+  absl::MutexLock lock(&mutex_);
+  if (place_.block == nullptr) return std::nullopt;
+  return place_.block->device();
+}
 
 int CarriedState::committed() const {
   absl::MutexLock lock(&mutex_);
   return committed_;
 }
 
-const float* CarriedState::row(int index) const {
-  absl::MutexLock lock(&mutex_);
-  return rows_[index].data();
-}
-
-float* CarriedState::BeginWrite() {
+void CarriedState::BeginWrite() {
   absl::MutexLock lock(&mutex_);
   has_previous_ = false;
-  return rows_[1 - committed_].data();
 }
 
 void CarriedState::Commit() {
   absl::MutexLock lock(&mutex_);
   committed_ = 1 - committed_;
   has_previous_ = true;
+}
+
+float* CarriedState::row(int index) {
+  absl::MutexLock lock(&mutex_);
+  return rows_[index].data();
+}
+
+CarriedState::Place CarriedState::place() const {
+  absl::MutexLock lock(&mutex_);
+  return place_;
+}
+
+void CarriedState::MoveTo(Place place) {
+  absl::MutexLock lock(&mutex_);
+  place_ = std::move(place);
+  for (Values& row : rows_) Values().swap(row);
+}
+
+void CarriedState::MoveToHost(Values rows[2], const absl::Status& lost) {
+  absl::MutexLock lock(&mutex_);
+  for (int i : {0, 1}) rows_[i] = std::move(rows[i]);
+  place_ = {};
+  lost_.Update(lost);
+}
+
+absl::Status CarriedState::lost() const {
+  absl::MutexLock lock(&mutex_);
+  return lost_;
 }
 
 }  // namespace recurve

@@ -52,15 +52,13 @@ const std::vector<absl::Status>& PackedPass::Run(
     Backend& backend, PassTimes& times) {
   Laps laps;
   Pack(model, parts);
-  PackCarries(model, parts);
+  absl::Status status =
+      carries_.Pack(parts, model.carry_size(), pool_, backend);
   laps.Lap(times.input);
-  const absl::Status status = Forward(parts, executor, backend);
+  if (status.ok()) status = Forward(parts, executor, backend);
   laps.Lap(times.infer);
   statuses_.assign(parts.size(), status);
-  if (status.ok()) {
-    KeepCarries(model, parts);
-    HandOut(model, parts);
-  }
+  if (status.ok()) HandOut(model, parts);
   ShrinkBuffers();
   laps.Lap(times.output);
   return statuses_;
@@ -96,38 +94,17 @@ void PackedPass::PackRows(const Model& model, const TakenPart& part,
   }
 }
 
-void PackedPass::PackCarries(const Model& model,
-                             absl::Span<const TakenPart> parts) {
-  carries_.clear();
-  const bool any =
-      std::any_of(parts.begin(), parts.end(), [](const TakenPart& part) {
-        return part.part.carry.source != nullptr ||
-               part.part.carry.target != nullptr;
-      });
-  if (!any) return;
-  const int64_t size = model.carry_size();
-  carries_.resize(parts.size() * size);
-  float* to = carries_.data();
-  for (const TakenPart& part : parts) {
-    const SequenceCarry& carry = part.part.carry;
-    if (carry.source != nullptr) {
-      const int committed = carry.source->committed();
-      const float* const from =
-          carry.source->row(carry.from_other ? 1 - committed : committed);
-      std::copy(from, from + size, to);
-    }
-    to += size;
-  }
-}
-
 absl::Status PackedPass::Forward(absl::Span<const TakenPart> parts,
                                  Executor& executor, Backend& backend) {
   ForwardArgs args;
   args.batch = &batch_;
-  args.state = carries_;
+  args.state = carries_.on_host();
+  args.place_state = [&](Matrix<float> state) {
+    return carries_.Gather(state, backend);
+  };
   ASSIGN_OR_RETURN(const ForwardResult result, executor.Forward(args));
-  if (!carries_.empty()) {
-    RETURN_IF_ERROR(DownloadRows(backend, result.state, carries_.data()));
+  if (carries_.any()) {
+    RETURN_IF_ERROR(carries_.Keep(parts, result.state, backend));
   }
   if (AnyWants(parts, &BatcherRequest::want_output)) {
     ASSIGN_OR_RETURN(output_, OnHost(backend, result.output, output_buffer_));
@@ -136,19 +113,6 @@ absl::Status PackedPass::Forward(absl::Span<const TakenPart> parts,
     ASSIGN_OR_RETURN(hidden_, OnHost(backend, result.hidden, hidden_buffer_));
   }
   return absl::OkStatus();
-}
-
-void PackedPass::KeepCarries(const Model& model,
-                             absl::Span<const TakenPart> parts) {
-  if (carries_.empty()) return;
-  const int64_t size = model.carry_size();
-  const float* from = carries_.data();
-  for (const TakenPart& part : parts) {
-    if (part.part.carry.target != nullptr) {
-      std::copy(from, from + size, part.part.carry.target->BeginWrite());
-    }
-    from += size;
-  }
 }
 
 // Neighbours in a request's batch together.
@@ -199,7 +163,7 @@ void PackedPass::HandOut(const Model& model, absl::Span<const TakenPart> parts,
 
 void PackedPass::ShrinkBuffers() {
   for (std::vector<float>* buffer :
-       {&carries_, &output_buffer_, &hidden_buffer_, &batch_.features}) {
+       {&output_buffer_, &hidden_buffer_, &batch_.features}) {
     if (buffer->capacity() > kKeptFloats) std::vector<float>().swap(*buffer);
   }
 }

@@ -10,7 +10,9 @@
 #include "engine/model/executor.h"
 #include "engine/model/model.h"
 #include "engine/model/sequence_batch.h"
+#include "engine/serve/pass_carries.h"
 #include "engine/serve/serving_statistics.h"
+#include "engine/serve/state_pool.h"
 #include "engine/serve/version_queue.h"
 #include "kernels/backend.h"
 
@@ -20,7 +22,9 @@ namespace recurve {
 class PackedPass {
  public:
   // With `pad_to_longest` every sequence runs at the length of the longest.
-  explicit PackedPass(bool pad_to_longest) : pad_(pad_to_longest) {}
+  // `pool`, the device's, outlives it.
+  PackedPass(bool pad_to_longest, StatePool& pool)
+      : pad_(pad_to_longest), pool_(pool) {}
 
   // Packs the parts, runs them forward, writes their carries and hands their
   // rows out. A status for each part: where its request's consume fails, that
@@ -33,18 +37,17 @@ class PackedPass {
  private:
   void Pack(const Model& model, absl::Span<const TakenPart> parts);
   void PackRows(const Model& model, const TakenPart& part, int64_t rows);
-  void PackCarries(const Model& model, absl::Span<const TakenPart> parts);
   absl::Status Forward(absl::Span<const TakenPart> parts, Executor& executor,
                        Backend& backend);
-  void KeepCarries(const Model& model, absl::Span<const TakenPart> parts);
   void HandOut(const Model& model, absl::Span<const TakenPart> parts);
   void HandOut(const Model& model, absl::Span<const TakenPart> parts,
                size_t first, size_t count);
   void ShrinkBuffers();
 
   const bool pad_;
+  StatePool& pool_;
   SequenceBatch batch_;
-  std::vector<float> carries_;  // [B, carry_size]; empty if there are none
+  PassCarries carries_;
   std::vector<float> output_buffer_, hidden_buffer_;
   Matrix<const float> output_, hidden_;
   std::vector<absl::Status> statuses_;

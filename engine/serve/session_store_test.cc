@@ -82,7 +82,8 @@ class SessionStoreTest : public testing::Test {
         state.row(lease->replay() ? state.other() : state.committed())[0];
     for (const float row : rows) value = 10 * value + row;
     if (lease->replay()) return value;
-    state.BeginWrite()[0] = value;
+    state.BeginWrite();
+    state.row(state.other())[0] = value;
     state.Commit();
     return value;
   }

@@ -18,6 +18,8 @@ namespace {
 
 // Passes of one lane while others wait for its device's memory.
 constexpr int kPassesPerTurn = 16;
+// So many wait for one device while another is idle: then states move.
+constexpr int64_t kManyPasses = 2;
 // After it, a device is asked again whose memory others had.
 constexpr absl::Duration kRefusalHolds = absl::Seconds(1);
 constexpr absl::Duration kPollPeriod = absl::Milliseconds(20);
@@ -53,7 +55,8 @@ class VersionBatcher::Lane final : public DeviceWork {
   Lane(VersionBatcher& batcher, int rank)
       : batcher_(batcher),
         rank_(rank),
-        pass_(batcher.context_.batch_limits.pad_to_longest) {}
+        pass_(batcher.context_.batch_limits.pad_to_longest,
+              *batcher.context_.pools[rank]) {}
 
   ModelHandle version() const override {
     absl::MutexLock lock(&batcher_.mutex_);
@@ -221,9 +224,11 @@ void VersionBatcher::Lane::Prepare(int64_t longest) {
                        batcher_.queue_.limits().max_rows);
 }
 
-// Another device may have the memory that this one has not; the weights, if
-// they are what is missing, nobody has.
-void VersionBatcher::Lane::Refuse(const absl::Status& status, Backend&) {
+// Another device may have the memory that this one has not, and gets the states
+// that are here; the weights, if they are what is missing, nobody has.
+void VersionBatcher::Lane::Refuse(const absl::Status& status,
+                                  Backend& backend) {
+  if (!status.ok()) batcher_.context_.pools[rank_]->SpillAll(backend);
   std::vector<Pending> ended;
   std::vector<Lane*> woken;
   {
@@ -295,6 +300,7 @@ absl::Status VersionBatcher::Enqueue(const Pending& request) {
     woken = WakeLanesFor(*request);
   }
   Submit(woken);
+  FreeFromElsewhere(*request);
   context_.poll_at(request->arrival + kPollPeriod);
   return absl::OkStatus();
 }
@@ -370,8 +376,9 @@ std::vector<VersionBatcher::Lane*> VersionBatcher::WakeLanesFor(
   bool all_bound = !request.request.states.empty();
   for (const auto& state : request.request.states) {
     const auto bound = state->device();
-    if (bound.has_value()) Wake(*bound, woken);
-    all_bound = all_bound && bound.has_value();
+    const bool is_bound = bound.has_value() && Has(request.devices, *bound);
+    if (is_bound) Wake(*bound, woken);
+    all_bound = all_bound && is_bound;
   }
   if (!all_bound && woken.empty()) return WakeLanes(request.devices);
   return woken;
@@ -466,6 +473,7 @@ void VersionBatcher::Poll() {
     LetGo(expired.size());
     if (now >= refused_until_) refused_ = 0;
     woken = WakeLanes(DevicesWithWork());
+    Rebalance();
     if (!queue_.empty()) {
       context_.poll_at(std::min(now + kPollPeriod, queue_.NextDeadline()));
     }
@@ -473,6 +481,43 @@ void VersionBatcher::Poll() {
   }
   Submit(woken);
   Answer(expired);
+}
+
+// Half of what is bound to a device with more than it can do in a while may go
+// where nothing is to be done.
+void VersionBatcher::Rebalance() {
+  const auto is_idle = [&](const auto& lane) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return lane->phase_ == Phase::kIdle &&
+           Has(devices_ & ~refused_, lane->rank_);
+  };
+  if (std::none_of(lanes_.begin(), lanes_.end(), is_idle)) return;
+  for (const auto& lane : lanes_) {
+    if (lane->phase_ == Phase::kIdle) continue;
+    VersionQueue::Bound bound = queue_.BoundTo(lane->rank_);
+    if (bound.rows < kManyPasses * queue_.limits().max_rows) continue;
+    bound.states.resize(bound.states.size() / 2);
+    SpillLater(lane->rank_, std::move(bound.states));
+  }
+}
+
+// The states may be another version's, on a device that has no room for this
+// one.
+void VersionBatcher::FreeFromElsewhere(const PendingRequest& request) {
+  for (const auto& state : request.request.states) {
+    const auto bound = state->device();
+    if (!bound.has_value() || Has(request.devices, *bound)) continue;
+    SpillLater(*bound, {state});
+  }
+}
+
+// On its device's thread. Who may go on with them finds them at the next Poll.
+void VersionBatcher::SpillLater(int rank, States states) {
+  StatePool* const pool = context_.pools[rank];
+  context_.admission.devices().device(rank).Enqueue(
+      TaskClass::kServing,
+      [pool, states = std::move(states)](Backend& backend) {
+        pool->Spill(states, backend);
+      });
 }
 
 void VersionBatcher::AwaitIdle() {

@@ -20,6 +20,7 @@
 #include "engine/serve/model_version.h"
 #include "engine/serve/run_plan.h"
 #include "engine/serve/serving_statistics.h"
+#include "engine/serve/state_pool.h"
 #include "engine/serve/version_queue.h"
 
 namespace recurve {
@@ -27,6 +28,7 @@ namespace recurve {
 // What the batchers of all versions share.
 struct BatchingContext {
   ModelAdmission& admission;
+  std::vector<StatePool*> pools;  // by device
   RunLimits run_limits;
   BatchLimits batch_limits;
   std::function<absl::Time()> now;
@@ -50,8 +52,9 @@ class VersionBatcher {
   // Batcher::Enqueue says them, and nothing else happens to it.
   absl::Status Enqueue(const Pending& request);
 
-  // Answers those who need not wait any longer, and sets those going whose
-  // pass has waited for more long enough.
+  // Answers those who need not wait any longer, sets those going whose pass has
+  // waited for more long enough, and frees states from busy devices for idle
+  // ones.
   void Poll();
   // Until what waits now has run, about, within sensible bounds.
   absl::Duration TimeToDrain() const;
@@ -79,6 +82,10 @@ class VersionBatcher {
   void Wake(int rank, std::vector<Lane*>& woken)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Submit(const std::vector<Lane*>& lanes) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Rebalance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FreeFromElsewhere(const PendingRequest& request);
+  using States = std::vector<std::shared_ptr<CarriedState>>;
+  void SpillLater(int rank, States states);
   void Answer(const std::vector<Pending>& ended) ABSL_LOCKS_EXCLUDED(mutex_);
   // The version, for a request that is pending or a lane that is not idle.
   void Hold(const ModelHandle& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -272,6 +272,19 @@ bool VersionQueue::HasWorkFor(int device) const {
       });
 }
 
+VersionQueue::Bound VersionQueue::BoundTo(int device) const {
+  Bound bound;
+  for (const Pending& request : requests_) {
+    for (const WaitingPart& part : request->parts) {
+      const auto& state = part.carry.source;
+      if (state == nullptr || state->device() != device) continue;
+      bound.rows += RowsOf(*request, part.sequence, part.row);
+      bound.states.push_back(state);
+    }
+  }
+  return bound;
+}
+
 int64_t VersionQueue::LongestFor(int device) const {
   if (cuts_in_time_) return 0;
   int64_t longest = limits_.max_rows;

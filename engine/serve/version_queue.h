@@ -108,6 +108,12 @@ class VersionQueue {
 
   // Whether anything waits that this device may take.
   bool HasWorkFor(int device) const;
+  // What waits and can run on this device alone, as its states are there.
+  struct Bound {
+    int64_t rows = 0;
+    std::vector<std::shared_ptr<CarriedState>> states;
+  };
+  Bound BoundTo(int device) const;
   // Rows in a device's pass of the longest sequence that is not cut, if it is
   // more than max_rows; else 0.
   int64_t LongestFor(int device) const;
