@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/model/sequence_batch.h"
+#include "engine/serve/host_rows.h"
 #include "kernels/status.h"
 #include "kernels/tensor.h"
 
@@ -33,27 +34,6 @@ SequenceBatch Slice(const SequenceBatch& batch, const Chunk& chunk,
   return slice;
 }
 
-absl::Status Download(Backend& backend, Matrix<const float> from, float* to) {
-  if (from.stride == from.cols) {
-    return backend.Download(to, from.data,
-                            from.rows * from.cols * sizeof(float));
-  }
-  for (int64_t r = 0; r < from.rows; ++r) {
-    RETURN_IF_ERROR(backend.Download(to + r * from.cols, from.row(r),
-                                     from.cols * sizeof(float)));
-  }
-  return absl::OkStatus();
-}
-
-// A device matrix as host memory, kept in `buffer`.
-absl::StatusOr<Matrix<const float>> OnHost(Backend& backend,
-                                           Matrix<const float> matrix,
-                                           std::vector<float>& buffer) {
-  buffer.resize(matrix.rows * matrix.cols);
-  RETURN_IF_ERROR(Download(backend, matrix, buffer.data()));
-  return Matrix<const float>(buffer.data(), matrix.rows, matrix.cols);
-}
-
 }  // namespace
 
 absl::Status RunChunk(const BatchRun& run, const Chunk& chunk,
@@ -68,7 +48,7 @@ absl::Status RunChunk(const BatchRun& run, const Chunk& chunk,
   args.state = carries;
   ASSIGN_OR_RETURN(const ForwardResult result, executor.Forward(args));
   if (!carries.empty()) {
-    RETURN_IF_ERROR(Download(backend, result.state, carries.data()));
+    RETURN_IF_ERROR(DownloadRows(backend, result.state, carries.data()));
   }
 
   std::vector<float> output, hidden;
