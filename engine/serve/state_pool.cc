@@ -45,8 +45,8 @@ absl::StatusOr<std::shared_ptr<StateBlock>> StateBlock::Create(
   block->backend_ = std::make_unique<AccountBackend>(backend, memory.account());
   ASSIGN_OR_RETURN(block->buffer_,
                    block->backend_->Allocate(Bytes(carry_size)));
-  block->memory_ = std::move(memory);
   absl::MutexLock lock(&block->mutex_);
+  block->memory_ = std::move(memory);
   block->states_.resize(kSlots);
   for (int slot = kSlots - 1; slot >= 0; --slot) block->free_.push_back(slot);
   return block;
@@ -66,9 +66,29 @@ std::optional<int> StateBlock::Take(const std::weak_ptr<CarriedState>& state) {
 }
 
 void StateBlock::Free(int slot) {
+  {
+    absl::MutexLock lock(&mutex_);
+    states_[slot].reset();
+    free_.push_back(slot);
+    if (free_.size() < kSlots) return;
+  }
+  OnDevice([self = shared_from_this()](Backend&) { self->CloseIfEmpty(); });
+}
+
+bool StateBlock::closed() const {
   absl::MutexLock lock(&mutex_);
-  states_[slot].reset();
-  free_.push_back(slot);
+  return closed_;
+}
+
+void StateBlock::CloseIfEmpty() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (free_.size() < kSlots) return;
+    free_.clear();
+    closed_ = true;
+  }
+  buffer_.reset();
+  ReleaseMemory();
 }
 
 Matrix<float> StateBlock::rows() const {
@@ -125,6 +145,7 @@ absl::StatusOr<CarriedState::Values> StateBlock::ReadRow(
 }
 
 void StateBlock::Spill(Backend& backend) {
+  if (buffer_ == nullptr) return;  // it was empty
   std::vector<std::weak_ptr<CarriedState>> states;
   {
     absl::MutexLock lock(&mutex_);
@@ -159,7 +180,11 @@ void StateBlock::SpillOne(CarriedState& state, int slot, Backend& backend) {
   Free(slot);
 }
 
-void StateBlock::ReleaseMemory() { memory_.Release(); }
+void StateBlock::ReleaseMemory() {
+  Ledger::Reservation memory;
+  absl::MutexLock lock(&mutex_);
+  memory = std::move(memory_);
+}
 
 // --- The pool ---
 
@@ -225,6 +250,10 @@ absl::StatusOr<std::shared_ptr<StateBlock>> StatePool::NewBlock(
   if (absl::IsResourceExhausted(block.status())) return nullptr;
   RETURN_IF_ERROR(block.status());
   absl::MutexLock lock(&mutex_);
+  blocks_.erase(
+      std::remove_if(blocks_.begin(), blocks_.end(),
+                     [](const auto& other) { return other->closed(); }),
+      blocks_.end());
   blocks_.push_back(*block);
   return block;
 }
@@ -249,6 +278,7 @@ StatePool::Blocks StatePool::TakeOut(int64_t bytes) {
   Blocks out;
   auto end = blocks_.begin();
   for (; end != blocks_.end() && bytes > 0; ++end) {
+    if ((*end)->closed()) continue;
     bytes -= StateBlock::Bytes((*end)->carry_size());
     (*end)->ReleaseMemory();
     out.push_back(*end);
@@ -261,6 +291,7 @@ int64_t StatePool::EvictableBytes() {
   absl::MutexLock lock(&mutex_);
   int64_t bytes = 0;
   for (const auto& block : blocks_) {
+    if (block->closed()) continue;
     bytes += StateBlock::Bytes(block->carry_size());
   }
   return bytes;

@@ -25,7 +25,7 @@ namespace recurve {
 // for copying them: one reservation and one buffer. The rows belong to the
 // device's thread, who has which place to the lock. A block may outlive its
 // pool, empty and without its buffer.
-class StateBlock {
+class StateBlock : public std::enable_shared_from_this<StateBlock> {
  public:
   static constexpr int kSlots = 128;
   static int64_t Bytes(int64_t carry_size);
@@ -43,7 +43,10 @@ class StateBlock {
 
   // Absent if all are taken.
   std::optional<int> Take(const std::weak_ptr<CarriedState>& state);
+  // The last one gives the block's memory back, a little later.
   void Free(int slot);
+  // Whether it has done that: nobody gets a place any more.
+  bool closed() const;
 
   // --- On the device's thread ---
 
@@ -64,13 +67,15 @@ class StateBlock {
   // be read is lost.
   void SpillOne(CarriedState& state, int slot, Backend& backend);
   void Spill(Backend& backend);
-  // Of the ledger; once.
+  // Of the ledger.
   void ReleaseMemory();
 
  private:
   StateBlock(DeviceWorker& device, int rank, int64_t carry_size)
       : device_(device), rank_(rank), carry_size_(carry_size) {}
 
+  // On the device's thread, where places are taken.
+  void CloseIfEmpty();
   // [2 kSlots, C]
   Matrix<float> rows() const;
   // On the device: the pairs' rows, [kSlots] each.
@@ -80,10 +85,11 @@ class StateBlock {
   DeviceWorker& device_;
   const int rank_;
   const int64_t carry_size_;
-  Ledger::Reservation memory_;  // the pool's lock's
   std::unique_ptr<AccountBackend> backend_;
   std::unique_ptr<DeviceBuffer> buffer_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  Ledger::Reservation memory_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<int> free_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<CarriedState>> states_ ABSL_GUARDED_BY(mutex_);
 };

@@ -85,18 +85,29 @@ TEST(StatePoolTest, AStateIsTheSameThereAndBack) {
   EXPECT_EQ(fixture.Reserved(), 0);
 }
 
-TEST(StatePoolTest, PlacesAreUsedAgain) {
+TEST(StatePoolTest, PlacesAreUsedAgainAndABlockThatIsEmptyGivesItsMemoryBack) {
   Fixture fixture("cpu:1");
+  auto stays = State(-1);
+  fixture.Place(*stays);
   for (int i = 0; i < 3; ++i) {
     std::vector<std::shared_ptr<CarriedState>> states;
-    for (int s = 0; s < StateBlock::kSlots; ++s) {
+    for (int s = 1; s < StateBlock::kSlots; ++s) {
       states.push_back(State(static_cast<float>(s)));
       fixture.Place(*states.back());
     }
-    for (int s = 0; s < StateBlock::kSlots; ++s) {
-      EXPECT_EQ(Read(*states[s]), Values(kCarry, static_cast<float>(s)));
+    for (int s = 1; s < StateBlock::kSlots; ++s) {
+      EXPECT_EQ(Read(*states[s - 1]), Values(kCarry, static_cast<float>(s)));
     }
+    EXPECT_EQ(fixture.Reserved(), StateBlock::Bytes(kCarry));
   }
+  EXPECT_EQ(Read(*stays), Values(kCarry, -1));
+  stays.reset();
+  fixture.Do([](Backend&) {});  // behind what the last place leaves to do
+  EXPECT_EQ(fixture.Reserved(), 0);
+
+  stays = State(4);
+  fixture.Place(*stays);
+  EXPECT_EQ(Read(*stays), Values(kCarry, 4));
   EXPECT_EQ(fixture.Reserved(), StateBlock::Bytes(kCarry));
 }
 
