@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,10 +13,15 @@
 #include "absl/time/time.h"
 #include "server/config.pb.h"
 #include "server/options.h"
+#include "server/periodic_task.h"
+#include "server/process.h"
 #include "server/server.h"
 
 namespace recurve::server {
 namespace {
+
+constexpr absl::Duration kMemoryPeriod = absl::Seconds(10);
+constexpr int64_t kMinFreeBytes = 64 << 20;
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "recurve_server: %s\n",
@@ -45,6 +49,8 @@ int Serve(const Options& options, const sigset_t& end_signals) {
   std::printf("listening on %s\n", (*server)->address().c_str());
   std::fflush(stdout);
 
+  const PeriodicTask memory(kMemoryPeriod,
+                            [] { ReturnFreeMemory(kMinFreeBytes); });
   int signal = 0;
   sigwait(&end_signals, &signal);
   std::fprintf(stderr, "draining for up to %s; once more ends at once\n",
@@ -67,26 +73,10 @@ int Main(std::vector<std::string> arguments) {
   return Serve(*options, BlockEndSignals());
 }
 
-// Between two parallel loops libgomp's threads spin for milliseconds, which
-// takes the cores from other devices: on two busy cores a small forward pass of
-// a cpu:2 device took 26 ms, and 3 ms with a short spin. libgomp reads its
-// settings when it is loaded, so they must be there when the program starts.
-void SpinShortly(char** argv) {
-  if (getenv("OMP_WAIT_POLICY") != nullptr ||
-      getenv("GOMP_SPINCOUNT") != nullptr) {
-    return;
-  }
-  setenv("GOMP_SPINCOUNT", "1000", 1);
-  // Not by the link's own name: that, "exe", would be the process's.
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  execv(program.c_str(), argv);  // should it fail, we are only slower
-}
-
 }  // namespace
 }  // namespace recurve::server
 
 int main(int argc, char** argv) {
-  recurve::server::SpinShortly(argv);
+  recurve::server::PrepareProcess(argv);
   return recurve::server::Main({argv + 1, argv + argc});
 }

@@ -22,8 +22,10 @@
 
 ABSL_FLAG(std::string, server, "127.0.0.1:50051", "HOST:PORT");
 ABSL_FLAG(std::string, model, "benchmark", "its id");
-ABSL_FLAG(std::string, protocol, "recurve",
-          "recurve or, with one input `tokens` INT32 [1, T], kserve");
+ABSL_FLAG(
+    std::string, protocol, "recurve",
+    "recurve; kserve, with one input `tokens` INT32 [1, T]; or none, calls "
+    "that ask nothing (ServerLive)");
 ABSL_FLAG(int, min_length, 64, "of a sequence");
 ABSL_FLAG(int, max_length, 64, "lengths are log-uniform between both");
 ABSL_FLAG(int, vocabulary_size, 256, "tokens are below");
@@ -53,6 +55,7 @@ grpc::ByteBuffer Encode(const google::protobuf::Message& message) {
 
 constexpr char kPredict[] = "/recurve.v1.Inference/Predict";
 constexpr char kModelInfer[] = "/inference.GRPCInferenceService/ModelInfer";
+constexpr char kServerLive[] = "/inference.GRPCInferenceService/ServerLive";
 
 v1::PredictRequest PredictRequest(const std::vector<int32_t>& tokens) {
   v1::PredictRequest request;
@@ -101,15 +104,24 @@ std::vector<std::string> CreateSessions(const std::string& server, int count) {
   return names;
 }
 
-std::vector<LoadRequest> Requests(const Mix& mix,
+std::string MethodOf(const std::string& protocol) {
+  if (protocol == "recurve") return kPredict;
+  if (protocol == "kserve") return kModelInfer;
+  if (protocol == "none") return kServerLive;
+  std::fprintf(stderr, "--protocol: no such one: %s\n", protocol.c_str());
+  std::exit(1);
+}
+
+std::vector<LoadRequest> Requests(const Mix& mix, const std::string& method,
                                   const std::vector<std::string>& sessions) {
-  const bool kserve = absl::GetFlag(FLAGS_protocol) == "kserve";
   std::vector<LoadRequest> requests;
   for (size_t i = 0; i < std::max(mix.size(), sessions.size()); ++i) {
     const std::vector<int32_t>& tokens = mix[i % mix.size()];
     LoadRequest request;
     request.rows = static_cast<int64_t>(tokens.size());
-    if (kserve) {
+    if (method == kServerLive) {
+      request.message = Encode(inference::ServerLiveRequest());
+    } else if (method == kModelInfer) {
       request.message = Encode(ModelInferRequest(tokens));
     } else {
       v1::PredictRequest wire = PredictRequest(tokens);
@@ -131,15 +143,14 @@ LoadOptions OptionsOfFlags() {
   mix.vocabulary_size = absl::GetFlag(FLAGS_vocabulary_size);
   LoadOptions options;
   options.server = absl::GetFlag(FLAGS_server);
-  options.method =
-      absl::GetFlag(FLAGS_protocol) == "kserve" ? kModelInfer : kPredict;
+  options.method = MethodOf(absl::GetFlag(FLAGS_protocol));
   options.clients = absl::GetFlag(FLAGS_clients);
   options.keep_request = absl::GetFlag(FLAGS_sessions);
   std::vector<std::string> sessions;
   if (options.keep_request) {
     sessions = CreateSessions(options.server, options.clients);
   }
-  options.requests = Requests(MakeMix(mix), sessions);
+  options.requests = Requests(MakeMix(mix), options.method, sessions);
   options.rate = absl::GetFlag(FLAGS_rate);
   options.connections = absl::GetFlag(FLAGS_connections);
   options.deadline = absl::GetFlag(FLAGS_deadline);
