@@ -34,7 +34,7 @@ Cut ChooseCut(const Matrix<float>& c, int64_t depth, bool a_transposed) {
     const int64_t column_blocks = DivideUp(wanted, row_blocks);
     return {kMinRows, RoundUp(DivideUp(c.cols, column_blocks), kColumnUnit)};
   }
-  const int64_t cols = PackedColumns(depth, a_transposed);
+  const int64_t cols = ColumnsPackedTogether(depth, a_transposed);
   const int64_t row_blocks = DivideUp(wanted, DivideUp(c.cols, cols));
   return {RoundUp(std::max(kMinRows, DivideUp(c.rows, row_blocks)), 64), cols};
 }

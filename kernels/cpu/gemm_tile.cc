@@ -61,26 +61,29 @@ struct Tile {
   float* c;
   int64_t c_stride;
   int64_t cols;  // at most kPanel
-  bool accumulate;
+  // What sums are added to, by row, if not null.
+  const float* addend;
+  int64_t addend_stride;
 };
 
 // The caller's columns of one row of sums.
 HWY_INLINE void StoreSums(const Tile& tile, int64_t row, const V* sums) {
   const D d;
+  const bool adds = tile.addend != nullptr;
+  const float* addend = tile.addend + (adds ? row * tile.addend_stride : 0);
   float* c = tile.c + row * tile.c_stride;
   if (tile.cols == kPanel) {
     for (int v = 0; v < 3; ++v) {
-      float* to = c + v * kLanes;
       const V sum =
-          tile.accumulate ? hn::Add(hn::LoadU(d, to), sums[v]) : sums[v];
-      hn::StoreU(sum, d, to);
+          adds ? hn::Add(hn::LoadU(d, addend + v * kLanes), sums[v]) : sums[v];
+      hn::StoreU(sum, d, c + v * kLanes);
     }
     return;
   }
   HWY_ALIGN float part[kPanel];
   for (int v = 0; v < 3; ++v) hn::Store(sums[v], d, part + v * kLanes);
   for (int64_t j = 0; j < tile.cols; ++j) {
-    c[j] = tile.accumulate ? c[j] + part[j] : part[j];
+    c[j] = adds ? addend[j] + part[j] : part[j];
   }
 }
 
@@ -237,8 +240,10 @@ class Panels {
 
   // c (+)= a b for the tile's rows and these columns; tile has the rest set.
   void Multiply(int64_t rows, Tile tile) const {
-    tile.c += begin_;
-    for (int64_t j = begin_; j < end_; j += kPanel, tile.c += kPanel) {
+    float* const c = tile.c;
+    for (int64_t j = begin_; j < end_; j += kPanel) {
+      tile.c = c + j;
+      if (block_.accumulate) tile.addend = tile.c;
       tile.cols = Width(j);
       tile.b = InPlace(j) ? block_.b.at(0, j) : Packed(j);
       tile.b_depth = InPlace(j) ? block_.b.stride : kPanel;
@@ -264,12 +269,12 @@ class Panels {
 void MultiplyColumns(const GemmBlock& block, const Panels& panels,
                      const float* packed_a) {
   const bool transposed = block.a.transposed;
-  Tile tile;
+  Tile tile = {};
   tile.depth = block.depth;
   tile.a_row = transposed ? 1 : block.a.stride;
   tile.a_depth = transposed ? kTileRows : 1;
   tile.c_stride = block.c_stride;
-  tile.accumulate = block.accumulate;
+  tile.addend_stride = block.c_stride;
   for (int64_t row = 0; row < block.rows; row += kTileRows) {
     tile.a = transposed ? packed_a + row * block.depth : block.a.at(row, 0);
     tile.c = block.c + row * block.c_stride;
@@ -279,11 +284,33 @@ void MultiplyColumns(const GemmBlock& block, const Panels& panels,
 
 void MultiplyBlockKernel(const GemmBlock& block, const GemmScratch& scratch) {
   if (block.a.transposed) PackA(block, scratch.a);
-  const int64_t cols = PackedColumns(block.depth, block.a.transposed);
+  const int64_t cols = ColumnsPackedTogether(block.depth, block.a.transposed);
   for (int64_t begin = 0; begin < block.cols; begin += cols) {
     const Panels panels(block, begin, std::min(begin + cols, block.cols),
                         scratch.b);
     MultiplyColumns(block, panels, scratch.a);
+  }
+}
+
+void MultiplyPanelsKernel(const PanelBlock& block) {
+  Tile tile = {};
+  tile.depth = block.depth;
+  tile.a_row = block.a_stride;
+  tile.a_depth = 1;
+  tile.b_depth = kColumnUnit;
+  tile.c_stride = block.c_stride;
+  tile.addend_stride = block.addend_stride;
+  for (int64_t row = 0; row < block.rows; row += kTileRows) {
+    tile.a = block.a + row * block.a_stride;
+    for (int64_t j = 0; j < block.cols; j += kPanel) {
+      tile.b = block.b + j / kColumnUnit * block.panel_stride + j % kColumnUnit;
+      tile.c = block.c + row * block.c_stride + j;
+      tile.cols = std::min(kPanel, block.cols - j);
+      if (block.addend != nullptr) {
+        tile.addend = block.addend + row * block.addend_stride + j;
+      }
+      MultiplyTile(std::min<int64_t>(kTileRows, block.rows - row), tile);
+    }
   }
 }
 
@@ -295,12 +322,17 @@ HWY_AFTER_NAMESPACE();
 namespace recurve::cpu {
 
 HWY_EXPORT(MultiplyBlockKernel);
+HWY_EXPORT(MultiplyPanelsKernel);
 
 void MultiplyBlock(const GemmBlock& block) {
   thread_local const hwy::AlignedFreeUniquePtr<float[]> scratch =
       hwy::AllocateAligned<float>(kPackedFloatsA + kPackedFloatsB);
   HWY_DYNAMIC_DISPATCH(MultiplyBlockKernel)
   (block, {scratch.get(), scratch.get() + kPackedFloatsA});
+}
+
+void MultiplyPanels(const PanelBlock& block) {
+  HWY_DYNAMIC_DISPATCH(MultiplyPanelsKernel)(block);
 }
 
 }  // namespace recurve::cpu

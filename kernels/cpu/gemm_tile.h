@@ -53,12 +53,32 @@ struct GemmBlock {
 
 // Columns whose part of b is packed together. With the rest it has to fit into
 // a second-level cache of 2 MiB, of which packed rows of a take half.
-inline int64_t PackedColumns(int64_t depth, bool a_transposed) {
+inline int64_t ColumnsPackedTogether(int64_t depth, bool a_transposed) {
   constexpr int64_t kMaxUnits = 16;
   const int64_t budget = (a_transposed ? 3 : 6) * kSumBlock;
   const int64_t units = budget / (depth > 0 ? depth : 1);
   return (units < kMaxUnits ? units : kMaxUnits) * kColumnUnit;
 }
+
+// A block of a product whose b was packed beforehand, in panels of kColumnUnit
+// columns: [panels][depth of all b][kColumnUnit], 0 past the last column.
+struct PanelBlock {
+  const float* a = nullptr;  // row-major
+  int64_t a_stride = 0;
+  const float* b = nullptr;  // the first panel's first row of the block
+  int64_t panel_stride = 0;  // floats from one panel to the next
+  float* c = nullptr;
+  int64_t c_stride = 0;
+  // c = addend + a b if not null. Row r's is at addend + r * addend_stride: a
+  // bias with stride 0, or c itself.
+  const float* addend = nullptr;
+  int64_t addend_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t depth = 0;  // at most kSumBlock
+};
+
+void MultiplyPanels(const PanelBlock& block);
 
 // c = a b or c += a b. Works in kGemmScratchBytes that each thread keeps from
 // its first call on.
