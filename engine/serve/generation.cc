@@ -55,6 +55,17 @@ absl::Status CheckPrompt(const GenerationRequest& request) {
                                             /*allow_empty_sequences=*/false);
 }
 
+absl::Status CheckSession(const GenerationRequest& request) {
+  if (request.session == nullptr) return absl::OkStatus();
+  if (request.num_samples != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("n: is ", request.num_samples,
+                     ", must be 1 with a session, which goes on as one"));
+  }
+  return request.session->CheckRows(
+      static_cast<int64_t>(request.prompt.size()) + request.sample.max_tokens);
+}
+
 absl::Status CheckCounts(const GenerationRequest& request,
                          const GenerationLimits& limits) {
   const auto prompt_rows = static_cast<int64_t>(request.prompt.size());
@@ -88,12 +99,7 @@ absl::Status CheckGeneration(const GenerationRequest& request,
   RETURN_IF_ERROR(CheckPrompt(request));
   RETURN_IF_ERROR(CheckSampling(request.sample.sampling));
   RETURN_IF_ERROR(CheckStops(request, limits));
-  if (request.session == nullptr || request.num_samples == 1) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("n: is ", request.num_samples,
-                   ", must be 1 with a session, which goes on as one"));
+  return CheckSession(request);
 }
 
 // --- Start ---

@@ -19,6 +19,7 @@
 #include "engine/model/safetensors.h"
 #include "engine/schedule/device_spec.h"
 #include "engine/serve/batch_runner.h"
+#include "engine/serve/session_rows.h"
 #include "engine/serve/token_text.h"
 #include "gtest/gtest.h"
 
@@ -493,6 +494,13 @@ TEST_F(SessionGenerationTest, GoesOnAsOneSequence) {
       Request(version_, "In the " + first->Text() + " and ", 10);
   whole.sample.sampling.temperature = 0;
   EXPECT_EQ(second->Tokens(), fixture_.Run(whole)->Tokens());
+}
+
+TEST_F(SessionGenerationTest, ASessionGetsNoMoreRowsThanCanBeCounted) {
+  ASSERT_TRUE(store_.Create({"s", version_, kMaxSessionRows - 5}).ok());
+  EXPECT_TRUE(CheckGeneration(OnSession(false, "abc", 2), {}).ok());
+  EXPECT_EQ(CheckGeneration(OnSession(false, "abc", 3), {}).code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(SessionGenerationTest, OneThatFailsLeavesTheSessionAsItWas) {

@@ -74,6 +74,8 @@ void SessionPredictor::Predict(SessionPredictRequest request, Done done) {
 
 void SessionPredictor::Run(SessionStore::Lease lease,
                            SessionPredictRequest request, Done done) {
+  const int64_t rows = request.predict.batch.num_rows();
+  if (auto status = lease->CheckRows(rows); !status.ok()) return done(status);
   if (request.check_version) {
     if (auto status = request.check_version(*lease->version()); !status.ok()) {
       return done(status);
@@ -83,7 +85,6 @@ void SessionPredictor::Run(SessionStore::Lease lease,
   predict.version = lease->version();
   predict.carried = {lease->state()};
   predict.replay = lease->replay();
-  const int64_t rows = predict.batch.num_rows();
   // Read when the rows are committed: an error of that is no error of theirs.
   const bool want_state = std::exchange(predict.selection.state, false);
   predictor_.Predict(std::move(predict), [lease = std::move(lease), rows,

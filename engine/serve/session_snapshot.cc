@@ -1,11 +1,13 @@
 #include "engine/serve/session_snapshot.h"
 
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "engine/serve/sealed_bytes.h"
+#include "engine/serve/session_rows.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -28,6 +30,40 @@ constexpr size_t kFixedBytes = kMagic.size() + sizeof(Header) + 2 * kSealBytes;
 
 absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("the session's snapshot ", what));
+}
+
+absl::Status CheckRows(absl::string_view of_what, int64_t rows) {
+  if (rows >= 0 && rows <= kMaxSessionRows) return absl::OkStatus();
+  return Damaged(absl::StrCat("has ", of_what, " ", rows, ", must have 0 to ",
+                              kMaxSessionRows));
+}
+
+// Of numbers that are `T`, from a place in the carry.
+template <typename T>
+absl::Status CheckFinite(absl::string_view of_what, const float* words,
+                         int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, reinterpret_cast<const char*>(words) + i * sizeof(T),
+                sizeof(T));
+    if (std::isfinite(value)) continue;
+    return Damaged(
+        absl::StrCat("has NaN or infinity as number ", i, " of ", of_what));
+  }
+  return absl::OkStatus();
+}
+
+// What Model::pool_carry_offset describes.
+absl::Status CheckPooled(const float* words, const Model& model) {
+  int64_t rows = 0;
+  std::memcpy(&rows, words, sizeof(rows));
+  words += sizeof(rows) / sizeof(float);
+  RETURN_IF_ERROR(CheckRows("pooled rows", rows));
+  return model.pool_kind() == PoolKind::kMean
+             ? CheckFinite<double>("what is pooled", words,
+                                   model.hidden_channels())
+             : CheckFinite<float>("what is pooled", words,
+                                  model.hidden_channels());
 }
 
 // Whether what follows the shape is as long as the header says.
@@ -53,9 +89,7 @@ absl::StatusOr<SessionSnapshot> ParseInside(absl::string_view bytes) {
   if (!IsWhole(header, bytes.size())) {
     return Damaged("is not as long as it says");
   }
-  if (header.position < 0) {
-    return Damaged(absl::StrCat("has position ", header.position));
-  }
+  RETURN_IF_ERROR(CheckRows("position", header.position));
   snapshot.model_version = std::string(TakeBytes(bytes, header.name_bytes));
   snapshot.position = header.position;
   snapshot.carry.resize(header.carry_floats);
@@ -125,13 +159,16 @@ absl::Status CheckShape(absl::string_view shape, const ModelVersion& version) {
 absl::Status CheckFits(const SessionSnapshot& snapshot,
                        const ModelVersion& version) {
   RETURN_IF_ERROR(CheckShape(snapshot.shape, version));
+  const Model& model = *version.model;
   const int64_t floats = static_cast<int64_t>(snapshot.carry.size());
-  if (floats != version.model->carry_size()) {
+  if (floats != model.carry_size()) {
     return Damaged(absl::StrCat("has ", floats, " numbers of state, those of ",
-                                version.name, " have ",
-                                version.model->carry_size()));
+                                version.name, " have ", model.carry_size()));
   }
-  return absl::OkStatus();
+  const float* const carry = snapshot.carry.data();
+  RETURN_IF_ERROR(CheckFinite<float>("its state", carry, model.state_size()));
+  if (model.pool_carry_offset() < 0) return absl::OkStatus();
+  return CheckPooled(carry + model.pool_carry_offset(), model);
 }
 
 }  // namespace recurve

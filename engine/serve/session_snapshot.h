@@ -18,8 +18,8 @@ namespace recurve {
 struct SessionSnapshot {
   std::string model_version;  // the name of the one it was of
   std::string shape;          // ShapeSignature of its model
-  int64_t position = 0;       // rows that the session has had
-  std::vector<float> carry;   // [carry_size], bit for bit
+  int64_t position = 0;  // rows that the session has had, <= kMaxSessionRows
+  std::vector<float> carry;  // [carry_size], bit for bit
 };
 
 // 32 bytes: a hash of what a carry of this model consists of (cells, their
@@ -37,8 +37,9 @@ absl::StatusOr<SessionSnapshot> ParseSnapshot(absl::string_view bytes);
 // FailedPrecondition if a state of this shape cannot go on in this version, or
 // no state can.
 absl::Status CheckShape(absl::string_view shape, const ModelVersion& version);
-// CheckShape of the snapshot; DataLoss if its carry has not the length that
-// its shape says.
+// CheckShape of the snapshot; DataLoss if its carry has not the length that its
+// shape says, or if it holds what no sequence goes on from: NaN, infinity, a
+// count of pooled rows that is negative or above kMaxSessionRows.
 absl::Status CheckFits(const SessionSnapshot& snapshot,
                        const ModelVersion& version);
 

@@ -1,8 +1,9 @@
 #include "engine/serve/session_snapshot.h"
 
-#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,10 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "engine/model/test_models.h"
 #include "engine/serve/sealed_bytes.h"
+#include "engine/serve/session_rows.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
 namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kMostRows = std::numeric_limits<int64_t>::max();
 
 std::shared_ptr<const Model> Sru(int hidden_size, const char* options = "") {
   return MakeModel(absl::StrCat(
@@ -30,8 +36,9 @@ SessionSnapshot Snapshot(const Model& model) {
   snapshot.model_version = "models/m/versions/1";
   snapshot.shape = ShapeSignature(model);
   snapshot.position = 12345678901;
+  snapshot.carry.resize(model.carry_size());
   for (int64_t i = 0; i < model.state_size(); ++i) {
-    snapshot.carry.push_back(0.1f * static_cast<float>(i) - 1);
+    snapshot.carry[i] = 0.1f * static_cast<float>(i) - 1;
   }
   return snapshot;
 }
@@ -45,7 +52,7 @@ std::string Sealed(std::string bytes) {
 TEST(SessionSnapshot, ComesBackBitForBit) {
   const auto model = Sru(4);
   SessionSnapshot snapshot = Snapshot(*model);
-  snapshot.carry[0] = std::numeric_limits<float>::quiet_NaN();
+  snapshot.carry[0] = std::numeric_limits<float>::lowest();
   snapshot.carry[1] = -0.0f;
   snapshot.carry[2] = std::numeric_limits<float>::denorm_min();
   const auto read = ParseSnapshot(SerializeSnapshot(snapshot));
@@ -81,9 +88,18 @@ TEST(SessionSnapshot, LengthsThatLieAreDataLossDespiteAChecksum) {
       EXPECT_TRUE(absl::IsDataLoss(ParseSnapshot(Sealed(lying)).status()));
     }
   }
-  std::string negative = bytes;
-  negative[23] = '\x80';
-  EXPECT_TRUE(absl::IsDataLoss(ParseSnapshot(Sealed(negative)).status()));
+}
+
+TEST(SessionSnapshot, APositionThatNoSessionHasIsDataLoss) {
+  SessionSnapshot snapshot = Snapshot(*Sru(4));
+  snapshot.position = kMaxSessionRows;
+  EXPECT_TRUE(ParseSnapshot(SerializeSnapshot(snapshot)).ok());
+  for (const int64_t position : {int64_t{-1}, kMaxSessionRows + 1, kMostRows}) {
+    snapshot.position = position;
+    EXPECT_TRUE(
+        absl::IsDataLoss(ParseSnapshot(SerializeSnapshot(snapshot)).status()))
+        << position;
+  }
 }
 
 TEST(SessionSnapshot, AnotherFormatIsRefusedByItsNumber) {
@@ -130,6 +146,53 @@ TEST(CheckFits, ACarryThatIsNotAsLongAsItsShapeSaysIsDataLoss) {
   SessionSnapshot snapshot = Snapshot(*Sru(4));
   snapshot.carry.pop_back();
   EXPECT_TRUE(absl::IsDataLoss(CheckFits(snapshot, *Version(Sru(4)))));
+}
+
+TEST(CheckFits, AStateThatIsNotFiniteIsDataLoss) {
+  const auto model = Sru(4);
+  for (const float value : {kNan, kInfinity, -kInfinity}) {
+    for (int64_t i = 0; i < model->state_size(); ++i) {
+      SessionSnapshot snapshot = Snapshot(*model);
+      snapshot.carry[i] = value;
+      const absl::Status status = CheckFits(snapshot, *Version(model));
+      EXPECT_TRUE(absl::IsDataLoss(status)) << i << ": " << status;
+    }
+  }
+}
+
+// The words of counts and of sums of doubles are no floats, and may look like
+// NaN as such.
+TEST(CheckFits, WhatIsPooledIsCheckedAsWhatItIs) {
+  const auto model = MakeModel(
+      "input { features { size: 3 } } blocks { sru { hidden_size: 3 } } "
+      "output { pooling: POOLING_MEAN }");
+  const auto check = [&](int64_t rows, double sum) {
+    SessionSnapshot snapshot = Snapshot(*model);
+    float* const pooled = &snapshot.carry[model->pool_carry_offset()];
+    std::memcpy(pooled, &rows, sizeof(rows));
+    std::memcpy(pooled + 6, &sum, sizeof(sum));  // of the last channel
+    return CheckFits(snapshot, *Version(model));
+  };
+  double like_nan = 1;
+  std::memcpy(&like_nan, &kNan, sizeof(kNan));
+  EXPECT_TRUE(check(int64_t{0x7fc00000}, like_nan).ok());
+  EXPECT_TRUE(check(kMaxSessionRows, 1e300).ok());
+  for (const int64_t rows : {int64_t{-1}, kMaxSessionRows + 1, kMostRows}) {
+    EXPECT_TRUE(absl::IsDataLoss(check(rows, 0))) << rows;
+  }
+  for (const float sum : {kNan, kInfinity}) {
+    EXPECT_TRUE(absl::IsDataLoss(check(1, sum))) << sum;
+  }
+}
+
+TEST(CheckFits, AMaximumThatIsNotFiniteIsDataLoss) {
+  const auto model = MakeModel(
+      "input { features { size: 3 } } blocks { sru { hidden_size: 3 } } "
+      "output { pooling: POOLING_MAX }");
+  SessionSnapshot snapshot = Snapshot(*model);
+  EXPECT_TRUE(CheckFits(snapshot, *Version(model)).ok());
+  snapshot.carry[model->pool_carry_offset() + 4] = kInfinity;
+  EXPECT_TRUE(absl::IsDataLoss(CheckFits(snapshot, *Version(model))));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/serve/retry_hint.h"
+#include "engine/serve/session_rows.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -31,16 +32,20 @@ absl::Status CheckVersion(const ModelVersion& version) {
       version.name, " is bidirectional: it has no state for a session"));
 }
 
+absl::Status CheckPositionValue(int64_t position, bool start) {
+  if (position >= 0 && position <= (start ? 0 : kMaxSessionRows)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("session.position: is ", position, ", must be ",
+                   start ? "0 where the session starts"
+                         : absl::StrCat("0 to ", kMaxSessionRows)));
+}
+
 absl::Status CheckUse(const SessionUse& use) {
   RETURN_IF_ERROR(CheckId(use.id));
   if (use.start) RETURN_IF_ERROR(CheckVersion(*use.version));
-  const int64_t position = use.position.value_or(0);
-  if (position < 0 || (use.start && position != 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("session.position: is ", position, ", must be ",
-                     use.start ? "0 where the session starts" : "0 or more"));
-  }
-  return absl::OkStatus();
+  return CheckPositionValue(use.position.value_or(0), use.start);
 }
 
 absl::Status NotFound(const std::string& id) {
@@ -91,6 +96,13 @@ std::shared_ptr<LiveSession> MakeSession(const NewSession& from,
 // --- Leases ---
 
 SessionLease::~SessionLease() { store_.Release(*this); }
+
+absl::Status SessionLease::CheckRows(int64_t rows) const {
+  if (rows <= kMaxSessionRows - position_) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      NameOf(id()), " has had ", position_, " rows and gets ", rows,
+      " more: the limit is ", kMaxSessionRows, "; begin another"));
+}
 
 int64_t SessionLease::Commit(int64_t rows) {
   return store_.Commit(*this, session_->state, rows);
@@ -291,6 +303,7 @@ SessionInfo SessionStore::Describe(const LiveSession& session) const {
 absl::StatusOr<SessionInfo> SessionStore::Create(NewSession from) {
   RETURN_IF_ERROR(CheckId(from.id));
   RETURN_IF_ERROR(CheckVersion(*from.version));
+  RETURN_IF_ERROR(CheckPositionValue(from.position, /*start=*/false));
   absl::MutexLock lock(&mutex_);
   const absl::Time now = options_.clock();
   table_.Expire(now);

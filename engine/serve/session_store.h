@@ -44,8 +44,9 @@ struct SessionUse {
   bool start = false;
   ModelHandle version;  // with start
   bool end = false;     // the session ends when the request commits
-  // Rows that the session has had before the request; 0 with start. Absent: not
-  // checked, and the request is applied as often as it is made.
+  // Rows that the session has had before the request, at most kMaxSessionRows;
+  // 0 with start. Absent: not checked, and the request is applied as often as
+  // it is made.
   std::optional<int64_t> position;
   std::string input_hash;  // with position: tells its rows from all others
   int64_t bytes = 0;       // of what is kept while it waits
@@ -71,8 +72,11 @@ class SessionLease {
   // one, which stays as it is (BatcherRequest::replay).
   bool replay() const { return replay_; }
 
+  // FailedPrecondition if with that many more the session would have had more
+  // rows than kMaxSessionRows.
+  absl::Status CheckRows(int64_t rows) const;
   // Once, when the state is as after the request. The rows that the session has
-  // then had.
+  // then had. REQUIRES: CheckRows(rows).
   int64_t Commit(int64_t rows);
   // The same with another state, of the same size, in the place of the
   // session's. REQUIRES: no replay.
@@ -98,7 +102,7 @@ class SessionLease {
 struct NewSession {
   std::string id;
   ModelHandle version;
-  int64_t position = 0;
+  int64_t position = 0;                        // at most kMaxSessionRows
   CarriedState::Values carry = {};             // [carry_size]; empty = zeros
   std::optional<absl::Time> create_time = {};  // absent: now
 };

@@ -1,6 +1,8 @@
 #include "engine/serve/session_store.h"
 
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/model/test_models.h"
+#include "engine/serve/session_rows.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
@@ -119,6 +122,7 @@ class SessionStoreTest : public testing::Test {
   ModelHandle version_ = Version("models/m/versions/1");
 };
 
+constexpr int64_t kMostRows = std::numeric_limits<int64_t>::max();
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kNotFound = absl::StatusCode::kNotFound;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
@@ -441,6 +445,25 @@ TEST_F(SessionStoreTest, RefusesWhatCanNeverBe) {
   use.version = Version("models/two/versions/1", 2, "bidirectional: true");
   ExpectRefused(use, kPrecondition, "models/two/versions/1 is bidirectional");
   EXPECT_EQ(store_->Create({"a", use.version}).status().code(), kPrecondition);
+}
+
+TEST_F(SessionStoreTest, APositionThatNoSessionHasIsRefused) {
+  Do(Start("a"), {1});
+  for (const int64_t position : {int64_t{-1}, kMaxSessionRows + 1, kMostRows}) {
+    ExpectRefused(At(Next("a"), position, "x"), kInvalid, "position");
+    EXPECT_EQ(store_->Create({"b", version_, position}).status().code(),
+              kInvalid);
+  }
+  ExpectRefused(At(Next("a"), kMaxSessionRows, "x"), kPrecondition, "at 1");
+}
+
+TEST_F(SessionStoreTest, GetsNoMoreRowsThanCanBeCounted) {
+  ASSERT_TRUE(store_->Create({"a", version_, kMaxSessionRows - 2}).ok());
+  const auto request = Acquire(Next("a"));
+  EXPECT_TRUE(request->lease->CheckRows(2).ok());
+  for (const int64_t rows : {int64_t{3}, kMostRows}) {
+    EXPECT_EQ(request->lease->CheckRows(rows).code(), kPrecondition);
+  }
 }
 
 // --- All of them ---

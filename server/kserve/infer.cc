@@ -159,7 +159,10 @@ class Call : public std::enable_shared_from_this<Call> {
     native.flow = asker_.client;
     ASSIGN_OR_RETURN(native.priority,
                      PriorityOf(engine_.config, parameters_.priority));
-    if (lease_ != nullptr) native.carried = {lease_->state()};
+    if (lease_ != nullptr) {
+      RETURN_IF_ERROR(lease_->CheckRows(decoded_.layout.cu_seqlens.back()));
+      native.carried = {lease_->state()};
+    }
     return native;
   }
 

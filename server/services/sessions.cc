@@ -4,9 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/resource_id.h"
+#include "engine/serve/model_name.h"
+#include "engine/serve/sealed_bytes.h"
 #include "engine/serve/session_operations.h"
 #include "engine/serve/session_snapshot.h"
 #include "engine/serve/session_store.h"
@@ -88,21 +91,45 @@ absl::Status DeleteSession(Engine& engine,
   return engine.sessions.Delete(id);
 }
 
+// The last id of the page before, any bytes, as text that can be told from
+// other text.
+std::string PageToken(const std::string& last_id) {
+  return absl::WebSafeBase64Escape(Seal(last_id));
+}
+
+absl::StatusOr<std::string> LastId(const std::string& page_token) {
+  if (page_token.empty()) return std::string();
+  std::string sealed;
+  if (absl::WebSafeBase64Unescape(page_token, &sealed)) {
+    if (const auto id = Unseal(sealed)) return std::string(*id);
+  }
+  return absl::InvalidArgumentError(
+      "page_token: is not one that ListSessions gave");
+}
+
+absl::Status CheckIsThere(const Engine& engine, const std::string& model) {
+  ASSIGN_OR_RETURN(const ModelName name, ParseModelName(model));
+  if (name.names_model()) return engine.registry->Describe(model).status();
+  RETURN_IF_ERROR(ParseVersionOnly(model).status());
+  return engine.registry->Get(model).status();
+}
+
 absl::Status ListSessions(Engine& engine,
                           const v1::ListSessionsRequest& request,
                           v1::ListSessionsResponse* response) {
   ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  ASSIGN_OR_RETURN(const std::string last_id, LastId(request.page_token()));
   const std::string& model = request.model();
   const auto wanted = [&model](const ModelVersion& version) {
     return model.empty() || model == version.name ||
            model == absl::StrCat("models/", version.model_id);
   };
-  // The token is the last id of the page before.
-  const auto infos =
-      engine.sessions.List(request.page_token(), size + 1, wanted);
+  const auto infos = engine.sessions.List(last_id, size + 1, wanted);
+  // Sessions may be on a version that was deleted.
+  if (infos.empty() && !model.empty()) return CheckIsThere(engine, model);
   for (const SessionInfo& info : infos) {
     if (response->sessions_size() == size) {
-      response->set_next_page_token(infos[size - 1].id);
+      response->set_next_page_token(PageToken(infos[size - 1].id));
       break;
     }
     *response->add_sessions() = Describe(info);

@@ -1,8 +1,10 @@
 // Sessions, by Predict, PredictStream and the service Sessions.
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "engine/serve/session_rows.h"
+#include "engine/serve/session_snapshot.h"
 #include "server/services/service_test_util.h"
 
 namespace recurve::server {
@@ -240,10 +244,6 @@ TEST_F(SessionsTest, CreatesGetsListsAndDeletes) {
   ASSERT_EQ(page.sessions_size(), 2);
   EXPECT_EQ(page.sessions(0).name(), "sessions/c");
   EXPECT_EQ(page.next_page_token(), "");
-  list.clear_page_token();
-  list.set_model("models/none");
-  ExpectOk(Call(*sessions, &Stub::ListSessions, list, &page));
-  EXPECT_EQ(page.sessions_size(), 0);
 
   v1::DeleteSessionRequest remove;
   remove.set_name("sessions/a");
@@ -253,6 +253,49 @@ TEST_F(SessionsTest, CreatesGetsListsAndDeletes) {
               StatusCode::NOT_FOUND, "sessions/a");
   ExpectError(Get("sessions/a", &session), StatusCode::NOT_FOUND, "sessions/a");
   ExpectError(Get("models/a", &session), StatusCode::INVALID_ARGUMENT, "name");
+}
+
+TEST_F(SessionsTest, ListsThoseOfAModelThatIsThere) {
+  CreateModel("other", TokenConfig());
+  Ok(Begin("sessions/a", {0}));
+  v1::ListSessionsRequest list;
+  v1::ListSessionsResponse page;
+  const auto count = [&](const char* model) {
+    list.set_model(model);
+    ExpectOk(Call(*sessions, &Stub::ListSessions, list, &page));
+    return page.sessions_size();
+  };
+  EXPECT_EQ(count(""), 1);
+  EXPECT_EQ(count("models/lm"), 1);
+  EXPECT_EQ(count("models/lm/versions/1"), 1);
+  EXPECT_EQ(count("models/other"), 0);
+  EXPECT_EQ(count("models/other/versions/1"), 0);
+  for (const char* name : {"models/none", "models/lm/versions/2"}) {
+    list.set_model(name);
+    ExpectError(Call(*sessions, &Stub::ListSessions, list, &page),
+                StatusCode::NOT_FOUND, name);
+  }
+  for (const char* name : {"lm", "models/lm/aliases/stable"}) {
+    list.set_model(name);
+    ExpectError(Call(*sessions, &Stub::ListSessions, list, &page),
+                StatusCode::INVALID_ARGUMENT, "models/");
+  }
+
+  v1::DeleteModelRequest request;
+  request.set_name("models/lm");
+  google::protobuf::Empty empty;
+  ExpectOk(Call(*models, &v1::Models::Stub::DeleteModel, request, &empty));
+  EXPECT_EQ(count("models/lm"), 1);
+}
+
+TEST_F(SessionsTest, GoesOnListingFromTokensThatItGave) {
+  v1::ListSessionsRequest list;
+  v1::ListSessionsResponse page;
+  for (const char* token : {"a", "sessions/a", "bm9uZQ", "\x01"}) {
+    list.set_page_token(token);
+    ExpectError(Call(*sessions, &Stub::ListSessions, list, &page),
+                StatusCode::INVALID_ARGUMENT, "page_token");
+  }
 }
 
 TEST_F(SessionsTest, ASnapshotGoesOnAsAnotherSession) {
@@ -281,6 +324,32 @@ TEST_F(SessionsTest, ASnapshotThatIsDamagedOrDoesNotFitIsRefused) {
   ExpectError(Call(*sessions, &Stub::CreateSession,
                    Restore("b", data, "models/features"), &session),
               StatusCode::FAILED_PRECONDITION, "shape");
+}
+
+// However it was sealed: what it would do comes a row, or a restart, later.
+TEST_F(SessionsTest, ASnapshotThatNoSessionCanBeInIsRefused) {
+  Ok(Begin("sessions/a", {0, 1}));
+  const auto snapshot = ParseSnapshot(Snapshot("sessions/a").data());
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  const auto restore = [&](const SessionSnapshot& changed) {
+    v1::Session session;
+    return Call(*sessions, &Stub::CreateSession,
+                Restore("b", SerializeSnapshot(changed), "models/lm"),
+                &session);
+  };
+  SessionSnapshot far = *snapshot;
+  far.position = std::numeric_limits<int64_t>::max();
+  ExpectError(restore(far), StatusCode::DATA_LOSS, "position");
+  SessionSnapshot infinite = *snapshot;
+  infinite.carry.back() = std::numeric_limits<float>::infinity();
+  ExpectError(restore(infinite), StatusCode::DATA_LOSS, "infinity");
+
+  far.position = kMaxSessionRows;
+  ExpectOk(restore(far));
+  Refused(Request("sessions/b", {2}), StatusCode::FAILED_PRECONDITION,
+          "the limit is");
+  Start();
+  EXPECT_EQ(PositionOf("sessions/b"), kMaxSessionRows);
 }
 
 TEST_F(SessionsTest, AForkAndItsOriginGoTheirOwnWays) {
