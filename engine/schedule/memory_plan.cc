@@ -138,10 +138,4 @@ int64_t ServingFloor(const DeviceSpec& spec, double share) {
       static_cast<int64_t>(share * static_cast<double>(rest)), 0);
 }
 
-MemoryPlan SessionsPlan(const Model& model, int64_t num_sessions) {
-  MemoryPlan plan;
-  plan.sessions = num_sessions * model.carry_size() * kFloatBytes;
-  return plan;
-}
-
 }  // namespace recurve

@@ -90,9 +90,6 @@ MemoryPlan WorkspacePlan(int num_threads);  // of a CPU device
 inline constexpr double kMaxServingMemoryShare = 0.9;
 int64_t ServingFloor(const DeviceSpec& spec, double share);
 
-// Recurrent states held on a device.
-MemoryPlan SessionsPlan(const Model& model, int64_t num_sessions);
-
 }  // namespace recurve
 
 #endif  // RECURVE_ENGINE_SCHEDULE_MEMORY_PLAN_H_
