@@ -61,6 +61,15 @@ std::optional<int> CarriedState::device() const {
   return place_.block->device();
 }
 
+void CarriedState::LeaveDevice() {
+  const auto block = place().block;
+  if (block == nullptr) return;
+  block->OnDevice([state = shared_from_this(), block](Backend& backend) {
+    const Place now = state->place();  // it may have left meanwhile
+    if (now.block == block) block->SpillOne(*state, now.slot, backend);
+  });
+}
+
 int CarriedState::committed() const {
   absl::MutexLock lock(&mutex_);
   return committed_;

@@ -56,6 +56,10 @@ class CarriedState : public std::enable_shared_from_this<CarriedState> {
   // Where the rows are: a device's rank; absent: in host memory.
   std::optional<int> device() const;
 
+  // Has the rows moved to host memory, soon, where they stay: for one that no
+  // request writes any more.
+  void LeaveDevice();
+
   // --- The batcher's side: for the thread that runs the request ---
 
   // Row 0 or 1.

@@ -138,6 +138,8 @@ int64_t SessionStore::Commit(SessionLease& lease,
   if (!use.end) return session.position;
   if (session.last) {
     session.ended = true;
+    // It is run again at most, from the rows as they are.
+    session.state->LeaveDevice();
   } else {
     table_.Remove(session);
   }

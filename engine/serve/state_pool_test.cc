@@ -123,6 +123,20 @@ TEST(StatePoolTest, OneStateCanLeaveAlone) {
   EXPECT_EQ(Read(*b), Values(kCarry, 2));
 }
 
+TEST(StatePoolTest, AStateThatLeavesStaysAway) {
+  Fixture fixture("cpu:1");
+  const auto state = State(5);
+  state->LeaveDevice();  // it is on none
+  fixture.Place(*state);
+  state->LeaveDevice();
+  state->LeaveDevice();
+  EXPECT_EQ(Read(*state), Values(kCarry, 5));
+  fixture.Do([](Backend&) {});  // behind what its leaving leaves to do
+  EXPECT_EQ(state->device(), std::nullopt);
+  EXPECT_EQ(Read(*state), Values(kCarry, 5));
+  EXPECT_EQ(fixture.Reserved(), 0);
+}
+
 TEST(StatePoolTest, WhoWantsTheMemoryGetsIt) {
   Fixture fixture(Room(4 * StateBlock::Bytes(kCarry)));
   const auto state = State(5);

@@ -86,6 +86,19 @@ class SessionsTest : public ServiceTest {
     v1::Session session;
     return Get(name, &session).ok() ? session.position() : -1;
   }
+  // That devices have reserved for the states of all sessions.
+  int64_t BytesOfStates() {
+    v1::ListDevicesResponse list;
+    ExpectOk(Call(*devices, &v1::Devices::Stub::ListDevices,
+                  v1::ListDevicesRequest(), &list));
+    int64_t bytes = 0;
+    for (const v1::Device& device : list.devices()) {
+      for (const v1::MemoryOwner& owner : device.owners()) {
+        if (owner.owner() == "sessions") bytes += owner.planned_bytes();
+      }
+    }
+    return bytes;
+  }
   v1::SessionSnapshot Snapshot(const std::string& name) {
     v1::SnapshotSessionRequest request;
     request.set_name(name);
@@ -147,6 +160,20 @@ TEST_F(SessionsTest, ARequestMadeAgainIsAnsweredAndNotAppliedTwice) {
           "is at 3");
   EXPECT_EQ(first + second.logits() + Ok(Request("sessions/a", {3})).logits(),
             Offline({0, 1, 2, 3}));
+}
+
+TEST_F(SessionsTest, OneThatHasEndedHasNoPlaceOnADevice) {
+  Ok(Begin("sessions/a", {0, 1}));
+  EXPECT_GT(BytesOfStates(), 0);
+  v1::PredictRequest last = At(Request("sessions/a", {2, 3}), 2);
+  last.mutable_session()->set_end(true);
+  last.set_want_state(true);
+  const v1::PredictResponse answer = Ok(last);
+  WaitUntil("its place is free", [this] { return BytesOfStates() == 0; });
+  const v1::PredictResponse again = Ok(last);
+  EXPECT_EQ(again.logits(), answer.logits());
+  EXPECT_EQ(again.state(), answer.state());
+  EXPECT_EQ(BytesOfStates(), 0);
 }
 
 TEST_F(SessionsTest, ARefusedRequestLeavesTheSession) {
