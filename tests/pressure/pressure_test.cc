@@ -107,6 +107,7 @@ class PressureTest : public testing::Test {
         for (int life = 0; life < lives || absl::Now() < end; ++life) {
           streamer.LiveOnce();
         }
+        streamer.ForgetEnded();
       });
     }
     for (std::thread& thread : threads) thread.join();

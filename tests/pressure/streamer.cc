@@ -55,7 +55,13 @@ void Streamer::LiveOnce() {
     Step();
   }
   End();
+  ended_.push_back(session_);
   Check();
+}
+
+void Streamer::ForgetEnded() {
+  for (const std::string& name : ended_) Forget(name);
+  ended_.clear();
 }
 
 bool Streamer::Start() {
@@ -310,6 +316,18 @@ Streamer::Reply Streamer::CallUnary(const v1::PredictRequest& request,
   return reply;
 }
 
+grpc::Status Streamer::CallPatiently(const v1::PredictRequest& request,
+                                     v1::PredictResponse* response) {
+  grpc::Status status;
+  for (int i = 0; i < kMaxTries; ++i) {
+    grpc::ClientContext context;
+    status = world_.control.inference().Predict(&context, request, response);
+    if (status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) break;
+    ComeBackLater(status);
+  }
+  return status;
+}
+
 Streamer::Reply Streamer::CallOnStream(const v1::PredictRequest& request) {
   OpenStream();
   v1::PredictStreamResponse response;
@@ -433,13 +451,7 @@ absl::StatusOr<std::vector<float>> Streamer::Offline(
     request.set_state(state);
     request.set_want_state(true);
     v1::PredictResponse response;
-    grpc::Status status;
-    for (int i = 0; i < kMaxTries; ++i) {
-      grpc::ClientContext context;
-      status = world_.control.inference().Predict(&context, request, &response);
-      if (status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) break;
-      ComeBackLater(status);
-    }
+    const grpc::Status status = CallPatiently(request, &response);
     if (!status.ok()) {
       return absl::InternalError("offline: " + Describe(status));
     }
@@ -448,6 +460,16 @@ absl::StatusOr<std::vector<float>> Streamer::Offline(
     outputs.insert(outputs.end(), part.begin(), part.end());
   }
   return outputs;
+}
+
+void Streamer::Forget(const std::string& name) {
+  v1::PredictRequest request = PredictionOf(world_.models[0], {0});
+  request.mutable_session()->set_name(name);
+  request.mutable_session()->set_start(true);
+  request.mutable_session()->set_end(true);
+  v1::PredictResponse response;
+  const grpc::Status status = CallPatiently(request, &response);
+  if (!status.ok()) Fail("forget: " + Describe(status));
 }
 
 void Streamer::Fail(const std::string& what) {

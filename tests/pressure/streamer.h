@@ -67,6 +67,11 @@ class Streamer {
   // checked. What is wrong goes to the record. The stream stays open.
   void LiveOnce();
 
+  // Has the server forget the sessions that have ended, whose last requests
+  // could be made again for a while: in the name of each another begins and
+  // ends, by a request that cannot.
+  void ForgetEnded();
+
  private:
   using Stream =
       grpc::ClientReaderWriter<v1::PredictRequest, v1::PredictStreamResponse>;
@@ -97,6 +102,9 @@ class Streamer {
   v1::PredictRequest ToWire(const Operation& operation) const;
   Reply CallUnary(const v1::PredictRequest& request, absl::Duration deadline);
   Reply CallOnStream(const v1::PredictRequest& request);
+  // On the connection that is not cut, again and again while it is refused.
+  grpc::Status CallPatiently(const v1::PredictRequest& request,
+                             v1::PredictResponse* response);
   void Send(Operation operation, absl::Duration deadline);
   // Files the operation with what came of it.
   void Done(Operation operation, Reply reply, bool may_be_unknown);
@@ -113,6 +121,7 @@ class Streamer {
 
   absl::StatusOr<std::vector<float>> Offline(
       const std::vector<Segment>& segments);
+  void Forget(const std::string& name);
   void Fail(const std::string& what);
   std::string NewName();
 
@@ -120,6 +129,7 @@ class Streamer {
   const int index_;
   faults::Draw draw_;
   int64_t names_ = 0;
+  std::vector<std::string> ended_;  // and not forgotten
   std::shared_ptr<Connection> connection_;
   std::unique_ptr<grpc::ClientContext> stream_context_;
   std::unique_ptr<Stream> stream_;
