@@ -74,25 +74,28 @@ class Planner {
 
   // By priority, flow and turn.
   void Gather() {
-    const int64_t chunk =
-        waiting_.size() == 1 ? limits_.max_rows : limits_.max_chunk_rows;
     for (size_t i = 0; i < waiting_.size(); ++i) {
       const WaitingSequence& sequence = waiting_[i];
       candidates_.push_back(
-          {i, &sequence, /*first=*/false,
-           sequence.may_cut ? std::min(sequence.rows, chunk) : sequence.rows});
+          {i, &sequence, /*first=*/false, MostRows(sequence, limits_)});
     }
+    if (candidates_.size() == 1) OfferAllOf(candidates_[0]);
     MarkFirst();
     std::sort(candidates_.begin(), candidates_.end(),
-              [](const Candidate& a, const Candidate& b) {
-                const auto key = [](const Candidate& c) {
+              [&](const Candidate& a, const Candidate& b) {
+                const auto key = [&](const Candidate& c) {
                   return std::make_tuple(c.sequence->priority, c.sequence->flow,
-                                         !c.first, c.sequence->deadline,
-                                         c.most_rows, c.sequence->arrival,
+                                         !c.first, TurnOf(*c.sequence, limits_),
                                          c.index);
                 };
                 return key(a) < key(b);
               });
+  }
+
+  // That nobody waits for.
+  void OfferAllOf(Candidate& candidate) const {
+    if (!candidate.sequence->may_cut) return;
+    candidate.most_rows = std::min(candidate.sequence->rows, limits_.max_rows);
   }
 
   void MarkFirst() {
@@ -307,6 +310,15 @@ absl::Time WaitUntil(absl::Span<const WaitingSequence> waiting,
 }
 
 }  // namespace
+
+int64_t MostRows(const WaitingSequence& sequence, const BatchLimits& limits) {
+  return sequence.may_cut ? std::min(sequence.rows, limits.max_chunk_rows)
+                          : sequence.rows;
+}
+
+TurnInFlow TurnOf(const WaitingSequence& sequence, const BatchLimits& limits) {
+  return {sequence.deadline, MostRows(sequence, limits), sequence.arrival};
+}
 
 BatchPlan PlanBatch(absl::Span<const WaitingSequence> waiting,
                     const BatchLimits& limits, absl::Time now) {

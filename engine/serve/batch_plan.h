@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -35,6 +36,15 @@ struct WaitingSequence {
   uint64_t flow = 0;  // who it is for
 };
 
+// Rows of it that a pass may have while another waits.
+int64_t MostRows(const WaitingSequence& sequence, const BatchLimits& limits);
+
+// Inside a flow the lesser turn goes first: the earliest deadline, then who has
+// the least left, of which no more counts than a pass may have, then who came
+// first.
+using TurnInFlow = std::tuple<absl::Time, int64_t, absl::Time>;
+TurnInFlow TurnOf(const WaitingSequence& sequence, const BatchLimits& limits);
+
 struct BatchPick {
   size_t index = 0;  // of the waiting
   int64_t rows = 0;  // from where it stands
@@ -48,9 +58,9 @@ struct BatchPlan {
 
 // Priorities are strict. Inside one, the rows are shared max-min fairly among
 // flows: who wants little has it whole, the others equal parts of what remains,
-// a sequence at most max_chunk_rows. Inside a flow the earliest deadline goes
-// first, then who has the least left, then who came first. A sequence that
-// cannot be cut is in one pass: one longer than max_rows is alone in it.
+// a sequence at most max_chunk_rows. Inside a flow they have their turns. A
+// sequence that cannot be cut is in one pass: one longer than max_rows is alone
+// in it.
 //
 // Whoever came first of a priority is in the pass if any of that priority is,
 // except where it cannot be cut and does not fit beside a higher one. The pass

@@ -792,16 +792,18 @@ TEST(BatcherTest, HopelessDeadlinesAreRefusedWithAHint) {
   options.now = clock.now();
   Fixture fixture("cpu:1", options);
   Answer measured, waits, refused;
-  fixture.batcher.Enqueue(Request(
-      reference.version(), RandomBatch(reference.model(), {64}, 1), measured));
+  const auto request = [&](Answer& answer) {
+    BatcherRequest request = Request(
+        reference.version(), RandomBatch(reference.model(), {64}, 1), answer);
+    request.flow = "one";
+    request.control.deadline = clock.Now() + absl::Nanoseconds(1);
+    return request;
+  };
+  fixture.batcher.Enqueue(request(measured));
   ASSERT_TRUE(measured.Wait().ok());
   Gate gate(fixture.devices.device(0));
-  fixture.batcher.Enqueue(Request(
-      reference.version(), RandomBatch(reference.model(), {64}, 1), waits));
-  BatcherRequest request = Request(
-      reference.version(), RandomBatch(reference.model(), {64}, 1), refused);
-  request.control.deadline = clock.Now() + absl::Nanoseconds(1);
-  fixture.batcher.Enqueue(request);
+  fixture.batcher.Enqueue(request(waits));
+  fixture.batcher.Enqueue(request(refused));
   EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.status.message()),
               HasSubstr("64 rows wait before"));
@@ -809,6 +811,55 @@ TEST(BatcherTest, HopelessDeadlinesAreRefusedWithAHint) {
   gate.Open();
   EXPECT_TRUE(waits.Wait().ok());
   EXPECT_EQ(fixture.batcher.statistics().SnapshotOf("m").refused, 1);
+}
+
+// Ten thousand rows a request wait, without deadlines. How long these take the
+// hint of a request of lower priority says.
+TEST(BatcherTest, AShortRequestGoesBeforeItsClientsBacklog) {
+  Reference reference(kSru);
+  Clock clock;
+  Batcher::Options options = Options(16, /*max_chunk_rows=*/8);
+  options.now = clock.now();
+  Fixture fixture("cpu:1", options);
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  std::vector<std::unique_ptr<Answer>> backlog;
+  const auto request = [&](int64_t rows, Answer& answer) {
+    BatcherRequest request = Request(
+        reference.version(), RandomBatch(reference.model(), {rows}, 1), answer);
+    request.flow = "one";
+    return request;
+  };
+  Answer measured, hopeless, answered;
+  fixture.batcher.Enqueue(request(64, measured));
+  ASSERT_TRUE(measured.Wait().ok());
+  {
+    Gate gate(fixture.devices.device(0));
+    for (int i = 0; i < 10; ++i) {
+      backlog.push_back(std::make_unique<Answer>());
+      BatcherRequest bulk = request(10000, *backlog.back());
+      bulk.control.cancelled = cancelled;
+      fixture.batcher.Enqueue(std::move(bulk));
+    }
+    BatcherRequest probe = request(5, hopeless);
+    probe.priority = 2;
+    probe.control.deadline = clock.Now() + absl::Nanoseconds(1);
+    fixture.batcher.Enqueue(std::move(probe));
+    ASSERT_TRUE(absl::IsResourceExhausted(hopeless.Wait()));
+    const auto backlog_takes = RetryHint(hopeless.status);
+    ASSERT_TRUE(backlog_takes.has_value());
+
+    BatcherRequest urgent = request(5, answered);
+    urgent.control.deadline = clock.Now() + *backlog_takes / 2;
+    urgent.done = [cancelled, done = urgent.done](const absl::Status& status) {
+      *cancelled = true;
+      done(status);
+    };
+    fixture.batcher.Enqueue(std::move(urgent));
+  }
+  EXPECT_TRUE(answered.Wait().ok()) << answered.status;
+  for (const auto& answer : backlog) {
+    EXPECT_TRUE(absl::IsCancelled(answer->Wait()));
+  }
 }
 
 TEST(BatcherTest, AFullQueueRefusesWithAHint) {

@@ -308,15 +308,12 @@ absl::Status VersionBatcher::Enqueue(const Pending& request) {
 // Of a sequence that is not cut: the devices that could hold it.
 absl::Status VersionBatcher::CheckLongest(PendingRequest& request) const {
   if (model_->CutsInTime()) return absl::OkStatus();
-  int64_t longest = 0, max_rows = 0;
-  for (int64_t b = 0; b < request.sequences(); ++b) {
-    longest = std::max(longest, request.end(b) - request.begin(b));
-  }
+  int64_t max_rows = 0;
   {
     absl::MutexLock lock(&mutex_);
     max_rows = queue_.limits().max_rows;
   }
-  if (longest <= max_rows) return absl::OkStatus();
+  if (request.longest <= max_rows) return absl::OkStatus();
   RunLimits limits = context_.run_limits;
   limits.max_batch_rows = max_rows;
   ASSIGN_OR_RETURN(const RunPlan plan,
@@ -334,8 +331,7 @@ absl::Status VersionBatcher::CheckDeadline(
   if (deadline == absl::InfiniteFuture() || rows_per_second_ <= 0) {
     return absl::OkStatus();
   }
-  const int64_t before =
-      queue_.RowsBefore(request.flow, request.request.priority, request.rows());
+  const int64_t before = queue_.RowsBefore(request);
   // And the pass that runs.
   const int64_t rows = before + request.rows() + queue_.limits().max_rows;
   const auto devices =

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 
 namespace recurve {
@@ -13,6 +12,14 @@ namespace {
 // one, which costs them no more than a share.
 uint64_t FlowOf(const BatcherRequest& request, const void* self) {
   return request.flow.empty() ? absl::HashOf(self) : absl::HashOf(request.flow);
+}
+
+int64_t LongestOf(const SequenceBatch& batch) {
+  int64_t longest = 0;
+  for (int64_t b = 0; b < batch.num_sequences(); ++b) {
+    longest = std::max(longest, batch.cu_seqlens[b + 1] - batch.cu_seqlens[b]);
+  }
+  return longest;
 }
 
 // See TakePick.
@@ -29,6 +36,7 @@ PendingRequest::PendingRequest(BatcherRequest given, absl::Time now)
     : request(std::move(given)),
       arrival(now),
       flow(FlowOf(request, this)),
+      longest(LongestOf(request.batch)),
       waiting_rows(rows()),
       unfinished(sequences()) {}
 
@@ -309,23 +317,20 @@ absl::Time VersionQueue::NextDeadline() const {
   return next;
 }
 
-// Another flow of the same priority gets as many rows meanwhile, if it wants
-// them; a higher one all that it wants.
-int64_t VersionQueue::RowsBefore(uint64_t flow, int priority,
-                                 int64_t rows) const {
-  int64_t before = 0, own = rows;
-  absl::flat_hash_map<uint64_t, int64_t> others;
-  for (const Pending& request : requests_) {
-    if (request->waiting_rows == 0) continue;
-    if (request->request.priority < priority) {
-      before += request->waiting_rows;
-    } else if (request->request.priority == priority) {
-      (request->flow == flow ? own : others[request->flow]) +=
-          request->waiting_rows;
-    }
+int64_t VersionQueue::RowsBefore(const PendingRequest& request) const {
+  BacklogEstimate before(WaitingOf(request), limits_);
+  for (const Pending& other : requests_) {
+    if (other->waiting_rows > 0) before.Add(WaitingOf(*other));
   }
-  for (const auto& [other, waiting] : others) before += std::min(waiting, own);
-  return before + own - rows;
+  return before.rows();
+}
+
+QueuedRequest VersionQueue::WaitingOf(const PendingRequest& request) const {
+  return {{std::min(request.longest, request.waiting_rows), cuts_in_time_,
+           request.request.priority, request.request.control.deadline,
+           request.arrival, request.flow},
+          request.waiting_rows,
+          request.unfinished};
 }
 
 }  // namespace recurve

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/serve/backlog_estimate.h"
 #include "engine/serve/batch_plan.h"
 #include "engine/serve/batcher_request.h"
 #include "engine/serve/carried_state.h"
@@ -49,6 +50,7 @@ struct PendingRequest {
   const BatcherRequest request;
   const absl::Time arrival;
   const uint64_t flow;
+  const int64_t longest;              // rows of a sequence
   DeviceSet devices = ~DeviceSet{0};  // that could hold its longest pass
   int64_t bytes = 0;                  // that it counts for
 
@@ -119,8 +121,9 @@ class VersionQueue {
   int64_t LongestFor(int device) const;
   // The first deadline of those that wait.
   absl::Time NextDeadline() const;
-  // Rows that go before a request of this flow and priority has had `rows`.
-  int64_t RowsBefore(uint64_t flow, int priority, int64_t rows) const;
+  // Rows that go before a request is done that would come now, as
+  // BacklogEstimate says it.
+  int64_t RowsBefore(const PendingRequest& request) const;
 
  private:
   struct Offer {  // behind a WaitingSequence
@@ -130,6 +133,7 @@ class VersionQueue {
     int64_t sequence;
   };
 
+  QueuedRequest WaitingOf(const PendingRequest& request) const;
   bool MayTake(const PendingRequest& request, int device) const;
   int64_t RowsOf(const PendingRequest& request, int64_t sequence,
                  int64_t row) const;
