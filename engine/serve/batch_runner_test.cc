@@ -15,6 +15,7 @@
 #include "engine/model/executor_test_util.h"
 #include "engine/schedule/device_spec.h"
 #include "engine/schedule/memory_plan.h"
+#include "engine/serve/test_models.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -25,19 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
-
-constexpr char kOneWay[] = R"(
-  input { token_embedding { vocabulary_size: 17 embedding_size: 9 } }
-  blocks { sru { hidden_size: 12 num_layers: 2 } }
-  output { linear { size: 7 } }
-  loss { kind: CROSS_ENTROPY })";
-
-// Takes no sequence in parts.
-constexpr char kBidirectional[] = R"(
-  input { token_embedding { vocabulary_size: 17 embedding_size: 9 } }
-  blocks { sru { hidden_size: 6 bidirectional: true } }
-  output { linear { size: 3 } }
-  loss { kind: CROSS_ENTROPY })";
 
 ModelHandle Version(const char* config, const std::string& name) {
   const TestExecutor e(config);
@@ -122,7 +110,7 @@ std::vector<float> LogitsAlone(const ModelHandle& version,
 TEST(BatchRunnerTest, ModelsUsedLongestAgoMakeRoom) {
   std::vector<ModelHandle> versions;
   for (const char* name : {"a", "b", "c", "d"}) {
-    versions.push_back(Version(kOneWay, name));
+    versions.push_back(Version(kSru, name));
   }
   const std::vector<int64_t> lengths = {5, 20};
   std::vector<std::vector<float>> want;
@@ -145,7 +133,7 @@ TEST(BatchRunnerTest, ModelsUsedLongestAgoMakeRoom) {
 }
 
 TEST(BatchRunnerTest, WhatIsReservedIsWhatTheLargestPassUses) {
-  const ModelHandle version = Version(kOneWay, "a");
+  const ModelHandle version = Version(kSru, "a");
   Fixture fixture("cpu:1");
   const auto owner = [&] { return fixture.ledger().Snapshot().owners[0]; };
   ASSERT_TRUE(Logits(fixture.runner, version, {1}).ok());
@@ -166,7 +154,7 @@ TEST(BatchRunnerTest, ManyAtOnceAllEndRight) {
   const std::vector<int64_t> lengths = {3, 11, 30, 2};
   for (int i = 0; i < 5; ++i) {
     versions.push_back(
-        Version(i % 2 == 0 ? kOneWay : kBidirectional, absl::StrCat(i)));
+        Version(i % 2 == 0 ? kSru : kBidirectional, absl::StrCat(i)));
     want.push_back(LogitsAlone(versions[i], lengths));
   }
   const int64_t bytes =
@@ -195,7 +183,7 @@ TEST(BatchRunnerTest, ManyAtOnceAllEndRight) {
 }
 
 TEST(BatchRunnerTest, TrainingEvictsIdleModels) {
-  const ModelHandle version = Version(kOneWay, "a");
+  const ModelHandle version = Version(kSru, "a");
   Fixture fixture(Room(BytesOf(version)));
   ASSERT_TRUE(Logits(fixture.runner, version, {4}).ok());
   {
@@ -239,7 +227,7 @@ class Ends {
 };
 
 TEST(BatchRunnerTest, WaitsInLineForModelsInUse) {
-  const ModelHandle a = Version(kOneWay, "a"), b = Version(kOneWay, "b");
+  const ModelHandle a = Version(kSru, "a"), b = Version(kSru, "b");
   Fixture fixture(Room(BytesOf(a)));
   Ends ends;
   BatchRun run = MakeRun(a, {10 * kRows});
@@ -273,7 +261,7 @@ TEST(BatchRunnerTest, WaitsInLineForModelsInUse) {
 // All of the device is held, by the caller and by a model in use for which
 // another waits; and the caller's run does not wait.
 TEST(BatchRunnerTest, ARunWithMemoryOfItsOwnNeedsNoOther) {
-  const ModelHandle a = Version(kOneWay, "a"), b = Version(kOneWay, "b");
+  const ModelHandle a = Version(kSru, "a"), b = Version(kSru, "b");
   const ModelHandle mine = Version(kBidirectional, "");
   const std::vector<int64_t> lengths = {3, 21, 1, 1, 30, 2};
   for (const MemoryPlan& plan :
@@ -329,7 +317,7 @@ TEST(BatchRunnerTest, WhatIsHeldMustBeEnough) {
 }
 
 TEST(BatchRunnerTest, WhoWaitsCanGo) {
-  const ModelHandle a = Version(kOneWay, "a"), b = Version(kOneWay, "b");
+  const ModelHandle a = Version(kSru, "a"), b = Version(kSru, "b");
   Fixture fixture(Room(BytesOf(a)));
   Ends ends;
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
@@ -354,7 +342,7 @@ TEST(BatchRunnerTest, WhoWaitsCanGo) {
 }
 
 TEST(BatchRunnerTest, WhoWaitsInVainIsToldInTheEnd) {
-  const ModelHandle a = Version(kOneWay, "a");
+  const ModelHandle a = Version(kSru, "a");
   const ModelHandle b = Version(kBidirectional, "b");
   const int64_t large = BytesOf(b, 20 * kRows);
   ASSERT_GT(large, BytesOf(a));
@@ -396,7 +384,7 @@ TEST(BatchRunnerTest, WhatIsNotCutGrowsTheArenaFirst) {
 }
 
 TEST(BatchRunnerTest, PassesAreSmallerWhereTheBudgetIs) {
-  const ModelHandle version = Version(kOneWay, "a");
+  const ModelHandle version = Version(kSru, "a");
   Fixture fixture(Room(BytesOf(version, 2)));
   const std::vector<int64_t> lengths = {5, 1, 9, 1};
   EXPECT_EQ(*Logits(fixture.runner, version, lengths),
@@ -409,7 +397,7 @@ TEST(BatchRunnerTest, PassesAreSmallerWhereTheBudgetIs) {
 }
 
 TEST(BatchRunnerTest, ADeviceThatCannotHoldTheModelGetsNone) {
-  const ModelHandle version = Version(kOneWay, "a");
+  const ModelHandle version = Version(kSru, "a");
   const int64_t bytes = BytesOf(version);
   Fixture fixture(absl::StrCat(Room(bytes - 10), ",", Room(bytes)));
   const std::vector<int64_t> lengths = {30, 5, 40, 3};
@@ -421,7 +409,7 @@ TEST(BatchRunnerTest, ADeviceThatCannotHoldTheModelGetsNone) {
 
 // The other does its work.
 TEST(BatchRunnerTest, ADeviceWithoutRoomGetsNone) {
-  const ModelHandle version = Version(kOneWay, "a");
+  const ModelHandle version = Version(kSru, "a");
   const int64_t bytes = BytesOf(version);
   Fixture fixture(absl::StrCat(Room(bytes), ",", Room(bytes)));
   MemoryPlan plan;
@@ -436,7 +424,7 @@ TEST(BatchRunnerTest, ADeviceWithoutRoomGetsNone) {
 // Whatever is trained: the pass is as small as what is kept for serving.
 TEST(BatchRunnerTest,
      AModelThatIsNotLoadedRunsBesideTrainingThatTakesAllItMay) {
-  const ModelHandle a = Version(kOneWay, "a");
+  const ModelHandle a = Version(kSru, "a");
   const ModelHandle b = Version(kBidirectional, "b");
   const int64_t floor = std::max(BytesOf(a, 1), BytesOf(b, 5));
   ASSERT_LT(floor, BytesOf(a));
@@ -456,7 +444,7 @@ TEST(BatchRunnerTest,
 
 // Another device has its memory, though more work.
 TEST(BatchRunnerTest, ARunThatADeviceRefusesGoesToAnother) {
-  const ModelHandle version = Version(kOneWay, "a");
+  const ModelHandle version = Version(kSru, "a");
   const int64_t bytes = BytesOf(version);
   Fixture fixture(absl::StrCat(Room(bytes), ",", Room(bytes)));
   for (const int full : {0, 1}) {
@@ -473,7 +461,7 @@ TEST(BatchRunnerTest, ARunThatADeviceRefusesGoesToAnother) {
 
 // Of a model that a job has evicted.
 TEST(BatchRunnerTest, WaitsForMemoryThatTheDeviceIsAboutToFree) {
-  const ModelHandle a = Version(kOneWay, "a");
+  const ModelHandle a = Version(kSru, "a");
   const ModelHandle b = Version(kBidirectional, "b");
   ASSERT_LT(BytesOf(b), BytesOf(a));
   Fixture fixture(Room(BytesOf(a)));
@@ -503,7 +491,7 @@ TEST(BatchRunnerTest, VersionsThatAreGoneLeaveNothing) {
   Fixture fixture("cpu:1");
   std::vector<ModelHandle> versions;
   for (int i = 0; i < 3; ++i) {
-    versions.push_back(Version(kOneWay, absl::StrCat(i)));
+    versions.push_back(Version(kSru, absl::StrCat(i)));
     ASSERT_TRUE(Logits(fixture.runner, versions.back(), {3}).ok());
   }
   EXPECT_THAT(fixture.Owners(), UnorderedElementsAre("0", "1", "2"));
@@ -511,7 +499,7 @@ TEST(BatchRunnerTest, VersionsThatAreGoneLeaveNothing) {
   fixture.Settle();
   EXPECT_THAT(fixture.Owners(), UnorderedElementsAre("0", "2"));
   versions.clear();
-  const ModelHandle last = Version(kOneWay, "last");
+  const ModelHandle last = Version(kSru, "last");
   ASSERT_TRUE(Logits(fixture.runner, last, {3}).ok());
   EXPECT_THAT(fixture.Owners(), ElementsAre("last"));
 }

@@ -20,35 +20,11 @@
 #include "engine/serve/session_files.h"
 #include "engine/serve/session_operations.h"
 #include "engine/serve/session_predictor.h"
+#include "engine/serve/test_models.h"
 #include "gtest/gtest.h"
 
 namespace recurve {
 namespace {
-
-constexpr char kSru[] = R"(
-  input { token_embedding { vocabulary_size: 9 embedding_size: 5 } }
-  blocks { sru { hidden_size: 6 num_layers: 2 } }
-  output { linear { size: 4 } }
-  loss { kind: CROSS_ENTROPY })";
-
-// Forgets its last input row between calls; a session is one call.
-constexpr char kForgetful[] = R"(
-  input { token_embedding { vocabulary_size: 9 embedding_size: 5 } }
-  blocks { qrnn { hidden_size: 6 num_layers: 2 window: 2 } }
-  output { linear { size: 4 } }
-  loss { kind: CROSS_ENTROPY })";
-
-constexpr char kMean[] = R"(
-  input { token_embedding { vocabulary_size: 9 embedding_size: 5 } }
-  blocks { sru { hidden_size: 6 num_layers: 2 } }
-  output { pooling: POOLING_MEAN linear { size: 4 } }
-  loss { kind: CROSS_ENTROPY })";
-
-constexpr char kMax[] = R"(
-  input { token_embedding { vocabulary_size: 9 embedding_size: 5 } }
-  blocks { qrnn { hidden_size: 6 window: 2 } }
-  output { pooling: POOLING_MAX linear { size: 4 } }
-  loss { kind: CROSS_ENTROPY })";
 
 using Tokens = std::vector<int32_t>;
 
@@ -174,7 +150,8 @@ class World {
     const Expected* expected = Find(id);
     made.start = expected == nullptr || Draw(8) == 0;
     made.end = Draw(10) == 0;
-    for (int n = 1 + Draw(max_rows); n > 0; --n) made.tokens.push_back(Draw(9));
+    for (int n = 1 + Draw(max_rows); n > 0; --n)
+      made.tokens.push_back(Draw(17));
     if (Draw(2) == 0) {
       made.position = made.start ? 0 : expected->position;
     }
@@ -212,7 +189,7 @@ class World {
     Made made = DrawRequest(id);
     Expected* const expected = Find(id);
     const int fault = Draw(8);
-    if (fault == 0) made.tokens.back() = 9;  // not in the vocabulary
+    if (fault == 0) made.tokens.back() = 17;  // not in the vocabulary
     if (fault == 1) *made.cancelled = true;
     RunAndWait(made, /*expired=*/fault == 2);
     if (fault <= 2) {
