@@ -12,7 +12,8 @@ namespace {
 struct Candidate {
   size_t index = 0;
   const WaitingSequence* sequence = nullptr;
-  bool first = false;     // came before all others of its priority
+  bool first = false;  // came before all others of its priority
+  TurnInFlow turn;
   int64_t most_rows = 0;  // of it in this pass
   int64_t rows = 0;       // so far
 };
@@ -76,20 +77,22 @@ class Planner {
   void Gather() {
     for (size_t i = 0; i < waiting_.size(); ++i) {
       const WaitingSequence& sequence = waiting_[i];
-      candidates_.push_back(
-          {i, &sequence, /*first=*/false, MostRows(sequence, limits_)});
+      candidates_.push_back({i, &sequence, /*first=*/false,
+                             TurnOf(sequence, limits_),
+                             MostRows(sequence, limits_)});
     }
     if (candidates_.size() == 1) OfferAllOf(candidates_[0]);
     MarkFirst();
-    std::sort(candidates_.begin(), candidates_.end(),
-              [&](const Candidate& a, const Candidate& b) {
-                const auto key = [&](const Candidate& c) {
-                  return std::make_tuple(c.sequence->priority, c.sequence->flow,
-                                         !c.first, TurnOf(*c.sequence, limits_),
-                                         c.index);
-                };
-                return key(a) < key(b);
-              });
+    std::sort(
+        candidates_.begin(), candidates_.end(),
+        [](const Candidate& a, const Candidate& b) {
+          const auto key = [](const Candidate& c) {
+            return std::tuple<int, uint64_t, bool, const TurnInFlow&, size_t>(
+                c.sequence->priority, c.sequence->flow, !c.first, c.turn,
+                c.index);
+          };
+          return key(a) < key(b);
+        });
   }
 
   // That nobody waits for.

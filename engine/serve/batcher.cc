@@ -132,23 +132,27 @@ void Batcher::Enqueue(BatcherRequest given) {
   if (absl::Status status = Check(given); !status.ok()) {
     return given.done(status);
   }
+  auto batcher = BatcherOf(given.version);
+  if (!batcher.ok()) return given.done(batcher.status());
+  const int64_t bytes = BytesOf(given);
+  if (absl::Status status = Enter(bytes); !status.ok()) {
+    SetRetryHint(status, (*batcher)->TimeToDrain());
+    return Refuse(given, status);
+  }
   const auto request =
       std::make_shared<PendingRequest>(std::move(given), options_.now());
-  const BatcherRequest& asked = request->request;
-  request->bytes = BytesOf(asked);
-  auto batcher = BatcherOf(asked.version);
-  if (!batcher.ok()) return asked.done(batcher.status());
-  absl::Status status = Enter(*request);
-  if (!status.ok()) {
-    SetRetryHint(status, (*batcher)->TimeToDrain());
-  } else {
-    status = (*batcher)->Enqueue(request);
-    if (status.ok()) return;
-    Leave(*request);
-    Answered();
-  }
-  statistics_.Of(asked.version->name)->Refused();
-  asked.done(status);
+  request->bytes = bytes;
+  const absl::Status status = (*batcher)->Enqueue(request);
+  if (status.ok()) return;
+  Leave(*request);
+  Answered();
+  Refuse(request->request, status);
+}
+
+void Batcher::Refuse(const BatcherRequest& request,
+                     const absl::Status& status) {
+  statistics_.Of(request.version->name)->Refused();
+  request.done(status);
 }
 
 absl::Status Batcher::Check(const BatcherRequest& request) const {
@@ -177,21 +181,20 @@ absl::StatusOr<std::shared_ptr<VersionBatcher>> Batcher::BatcherOf(
   return batcher;
 }
 
-absl::Status Batcher::Enter(const PendingRequest& request) {
+absl::Status Batcher::Enter(int64_t bytes) {
   absl::MutexLock lock(&mutex_);
   if (enqueued_ >= options_.max_enqueued) {
     return absl::ResourceExhaustedError(absl::StrCat(
         enqueued_, " requests are under way, the limit; try again later"));
   }
-  if (request.bytes > options_.max_enqueued_bytes - enqueued_bytes_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("requests of ", enqueued_bytes_, " bytes are under way, ",
-                     request.bytes, " more exceed the limit of ",
-                     options_.max_enqueued_bytes));
+  if (bytes > options_.max_enqueued_bytes - enqueued_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "requests of ", enqueued_bytes_, " bytes are under way, ", bytes,
+        " more exceed the limit of ", options_.max_enqueued_bytes));
   }
   ++enqueued_;
   ++unanswered_;
-  enqueued_bytes_ += request.bytes;
+  enqueued_bytes_ += bytes;
   return absl::OkStatus();
 }
 

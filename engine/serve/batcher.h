@@ -78,7 +78,8 @@ class Batcher {
   absl::Status Check(const BatcherRequest& request) const;
   absl::StatusOr<std::shared_ptr<VersionBatcher>> BatcherOf(
       const ModelHandle& version);
-  absl::Status Enter(const PendingRequest& request);
+  absl::Status Enter(int64_t bytes);
+  void Refuse(const BatcherRequest& request, const absl::Status& status);
   void Leave(const PendingRequest& request);
   void Answered();
   void PollAt(absl::Time time);

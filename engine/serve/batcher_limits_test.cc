@@ -86,7 +86,9 @@ TEST(BatcherLimitsTest, HopelessDeadlinesAreRefusedWithAHint) {
   ASSERT_TRUE(measured.Wait().ok());
   Gate gate(fixture.devices.device(0));
   fixture.batcher.Enqueue(request(waits));
-  fixture.batcher.Enqueue(request(refused));
+  BatcherRequest hopeless = request(refused);
+  hopeless.accepted = [] { ADD_FAILURE() << "work for a refused request"; };
+  fixture.batcher.Enqueue(std::move(hopeless));
   EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.status.message()),
               HasSubstr("64 rows wait before"));
@@ -155,13 +157,19 @@ TEST(BatcherLimitsTest, AFullQueueRefusesWithAHint) {
   {
     Gate gate(fixture.devices.device(0));
     fixture.batcher.Enqueue(Request(reference.version(), batch, first));
-    fixture.batcher.Enqueue(Request(reference.version(), batch, refused));
+    BatcherRequest request = Request(reference.version(), batch, refused);
+    request.accepted = [] { ADD_FAILURE() << "work for a refused request"; };
+    fixture.batcher.Enqueue(std::move(request));
     EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_TRUE(RetryHint(refused.status).has_value());
   }
   EXPECT_TRUE(first.Wait().ok());
   // The place is free before the answer is given.
-  fixture.batcher.Enqueue(Request(reference.version(), batch, later));
+  BatcherRequest request = Request(reference.version(), batch, later);
+  int accepted = 0;
+  request.accepted = [&] { ++accepted; };
+  fixture.batcher.Enqueue(std::move(request));
+  EXPECT_EQ(accepted, 1);
   EXPECT_TRUE(later.Wait().ok());
 }
 

@@ -28,6 +28,9 @@ struct BatcherRequest {
   bool replay = false;
   bool want_output = true;
   bool want_hidden = false;
+  // Once, before Enqueue returns and before any row is consumed, if the request
+  // is not refused: what results need memory for. May be empty.
+  std::function<void()> accepted;
   // On devices' threads, for disjoint rows at the same time; where a pooling
   // model is cut in time, again with later outputs of the same sequence, the
   // last of which holds. An error ends the request.

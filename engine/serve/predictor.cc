@@ -91,12 +91,19 @@ double ResultBytes(const PredictRequest& request) {
   return numbers * sizeof(float);
 }
 
-void Reserve(const PredictRequest& request, Prediction& prediction) {
-  const OutputSelection& selection = request.selection;
+void Describe(const PredictRequest& request, Prediction& prediction) {
   const Model& model = *request.version->model;
   prediction.version = request.version;
   prediction.rows = OutputRows(request);
   prediction.columns = model.output_size();
+  if (request.selection.hidden) {
+    prediction.hidden_columns = model.hidden_channels();
+  }
+}
+
+// `rows` are the batch's, the prediction's those of its outputs.
+void Reserve(const OutputSelection& selection, int64_t rows,
+             Prediction& prediction) {
   const int64_t numbers = prediction.rows * prediction.columns;
   if (selection.logits) prediction.logits.resize(numbers);
   if (selection.probabilities) prediction.probabilities.resize(numbers);
@@ -104,9 +111,7 @@ void Reserve(const PredictRequest& request, Prediction& prediction) {
   prediction.top_probabilities.resize(prediction.rows * selection.top_k);
   if (selection.classes) prediction.classes.resize(prediction.rows);
   if (selection.hidden) {
-    prediction.hidden_columns = model.hidden_channels();
-    prediction.hidden.resize(request.batch.num_rows() *
-                             prediction.hidden_columns);
+    prediction.hidden.resize(rows * prediction.hidden_columns);
   }
 }
 
@@ -257,7 +262,7 @@ absl::Status Predictor::Check(const PredictRequest& request) const {
 void Predictor::Predict(PredictRequest request, Done done) {
   if (absl::Status status = Check(request); !status.ok()) return done(status);
   auto prediction = std::make_shared<Prediction>();
-  Reserve(request, *prediction);
+  Describe(request, *prediction);
   const OutputSelection selection = request.selection;
 
   BatcherRequest run;
@@ -271,6 +276,9 @@ void Predictor::Predict(PredictRequest request, Done done) {
   run.flow = std::move(request.flow);
   run.want_output = selection.logits || WantsClasses(selection);
   run.want_hidden = selection.hidden;
+  run.accepted = [selection, rows = run.batch.num_rows(), prediction] {
+    Reserve(selection, rows, *prediction);
+  };
   run.consume = [selection, prediction](const ChunkRows& rows) {
     return ReadRows(selection, rows, *prediction);
   };

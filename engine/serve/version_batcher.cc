@@ -287,10 +287,11 @@ VersionBatcher::~VersionBatcher() = default;
 absl::Status VersionBatcher::Enqueue(const Pending& request) {
   request->devices = devices_;
   RETURN_IF_ERROR(CheckLongest(*request));
+  RETURN_IF_ERROR(CheckDeadline(*request));
+  if (request->request.accepted) request->request.accepted();
   std::vector<Lane*> woken;
   {
     absl::MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(CheckDeadline(*request));
     // Where all have refused, it is asked again rather than made to wait.
     if ((request->devices & ~refused_) == 0) refused_ = 0;
     Hold(request->request.version);
@@ -328,9 +329,9 @@ absl::Status VersionBatcher::CheckLongest(PendingRequest& request) const {
 absl::Status VersionBatcher::CheckDeadline(
     const PendingRequest& request) const {
   const absl::Time deadline = request.request.control.deadline;
-  if (deadline == absl::InfiniteFuture() || rows_per_second_ <= 0) {
-    return absl::OkStatus();
-  }
+  if (deadline == absl::InfiniteFuture()) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  if (rows_per_second_ <= 0) return absl::OkStatus();
   const int64_t before = queue_.RowsBefore(request);
   // And the pass that runs.
   const int64_t rows = before + request.rows() + queue_.limits().max_rows;

@@ -71,8 +71,7 @@ class VersionBatcher {
                  const RunPlan& plan);
 
   absl::Status CheckLongest(PendingRequest& request) const;
-  absl::Status CheckDeadline(const PendingRequest& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckDeadline(const PendingRequest& request) const;
   DeviceSet DevicesWithWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lanes to be submitted, for a request that has come or for what waits.
   std::vector<Lane*> WakeLanesFor(const PendingRequest& request)
