@@ -4,16 +4,24 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #include "absl/types/span.h"
+#include "kernels/cpu/dot_tile.h"
 #include "kernels/cpu/gemm_tile.h"
+#include "kernels/cpu/narrow.h"
 #include "kernels/precision.h"
 #include "kernels/tensor.h"
 
 namespace recurve::cpu {
 namespace {
 
-int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+constexpr int64_t kWordBytes = 4;
+static_assert(sizeof(float) == kWordBytes);
+
+// Rows whose tiles walk over a part of w together.
+constexpr int64_t kChunkRows = 64;
 
 // Columns of the weights that lie side by side in one panel.
 struct Run {
@@ -39,30 +47,45 @@ int64_t ForEachRun(absl::Span<const ColumnRange> ranges, const F& f) {
   return to;
 }
 
-int64_t PackFloat32(Matrix<const float> weights,
-                    absl::Span<const ColumnRange> ranges, float* to) {
-  const int64_t panel_stride = weights.rows * kColumnUnit;
-  const auto place = [&](int64_t column) {
-    return to + column / kColumnUnit * panel_stride + column % kColumnUnit;
-  };
-  const int64_t cols = ForEachRun(ranges, [&](const Run& run) {
-    for (int64_t k = 0; k < weights.rows; ++k) {
-      std::copy_n(weights.row(k) + run.from, run.count,
-                  place(run.to) + k * kColumnUnit);
-    }
-  });
-  const int64_t padding = RoundUp(cols, kColumnUnit) - cols;
-  for (int64_t k = 0; padding > 0 && k < weights.rows; ++k) {
-    std::fill_n(place(cols) + k * kColumnUnit, padding, 0.0f);
+// 32-bit words of a panel: rows of kColumnUnit.
+int64_t PanelRows(Precision precision, int64_t depth) {
+  return WordsOf(precision, depth) +
+         (precision == Precision::kInt8 ? kInt8FooterRows : 0);
+}
+
+int64_t PanelWords(Precision precision, int64_t depth) {
+  return PanelRows(precision, depth) * kColumnUnit;
+}
+
+void CopyColumns(Matrix<const float> w, uint32_t* to) {
+  for (int64_t k = 0; k < w.rows; ++k, to += kColumnUnit) {
+    std::memcpy(to, w.row(k), w.cols * sizeof(float));
   }
-  return cols;
+}
+
+void PackRun(Precision precision, Matrix<const float> w, uint32_t* to) {
+  switch (precision) {
+    case Precision::kFloat32:
+      return CopyColumns(w, to);
+    case Precision::kBfloat16:
+      return RoundColumns(w, kColumnUnit, to);
+    case Precision::kInt8:
+      return QuantizeColumns(w, kColumnUnit, to);
+  }
+}
+
+// Columns [begin, begin + count) of w; begin is a multiple of kColumnUnit.
+PackedColumns Slice(const PackedColumns& w, int64_t begin, int64_t count) {
+  const int64_t words = PanelWords(w.precision, w.depth);
+  return {w.precision, w.depth, count,
+          w.data + begin / kColumnUnit * words * kWordBytes};
 }
 
 void MultiplyFloat32(Matrix<const float> x, const PackedColumns& w,
                      const float* bias, Matrix<float> u) {
   PanelBlock block;
   block.a_stride = x.stride;
-  block.panel_stride = w.depth * kColumnUnit;
+  block.panel_stride = PanelWords(w.precision, w.depth);
   block.c = u.data;
   block.c_stride = u.stride;
   block.addend = bias;
@@ -78,26 +101,101 @@ void MultiplyFloat32(Matrix<const float> x, const PackedColumns& w,
   }
 }
 
+// Rows in the words that products with w take. Memory is the thread's, kept
+// from one call to the next.
+struct NarrowRows {
+  const uint32_t* words = nullptr;
+  const float* scales = nullptr;
+};
+
+NarrowRows Narrow(Precision precision, Matrix<const float> x) {
+  thread_local std::vector<uint32_t> words;
+  thread_local float scales[kChunkRows];
+  if (precision == Precision::kFloat32) return {};
+  const size_t size = kChunkRows * WordsOf(precision, x.cols) + kRowSlackWords;
+  if (words.size() < size) words.resize(size);
+  if (precision == Precision::kBfloat16) {
+    RoundRows(x, words.data());
+    return {words.data()};
+  }
+  QuantizeRows(x, words.data(), scales);
+  return {words.data(), scales};
+}
+
+void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,
+                    const float* bias, Matrix<float> u, DotProducts how) {
+  DotBlock block;
+  block.x = x.words;
+  block.row_scales = x.scales;
+  block.w = reinterpret_cast<const uint32_t*>(w.data);
+  block.words = WordsOf(w.precision, w.depth);
+  block.bias = bias;
+  block.u = u.data;
+  block.u_stride = u.stride;
+  block.rows = u.rows;
+  block.cols = u.cols;
+  if (w.precision == Precision::kBfloat16) {
+    MultiplyBfloat16(block, how);
+  } else {
+    MultiplyInt8(block, how);
+  }
+}
+
+// At most kChunkRows rows, by parts of w that stay in cache while all rows'
+// tiles walk over them.
+void MultiplyChunk(Matrix<const float> x, const PackedColumns& w,
+                   const float* bias, Matrix<float> u, DotProducts how) {
+  constexpr int64_t kPartBytes = 512 << 10;
+  const int64_t panel_bytes = PanelWords(w.precision, w.depth) * kWordBytes;
+  const int64_t part_cols =
+      std::max<int64_t>(1, kPartBytes / panel_bytes) * kColumnUnit;
+  const NarrowRows rows = Narrow(w.precision, x);
+  for (int64_t col = 0; col < w.cols; col += part_cols) {
+    const int64_t cols = std::min(part_cols, w.cols - col);
+    const PackedColumns part = Slice(w, col, cols);
+    const float* part_bias = bias == nullptr ? nullptr : bias + col;
+    if (w.precision == Precision::kFloat32) {
+      MultiplyFloat32(x, part, part_bias, u.columns(col, cols));
+    } else {
+      MultiplyNarrow(rows, part, part_bias, u.columns(col, cols), how);
+    }
+  }
+}
+
 }  // namespace
 
 int64_t PackedBytes(Precision precision, int64_t depth, int64_t cols) {
-  assert(precision == Precision::kFloat32);
-  (void)precision;
-  return RoundUp(cols, kColumnUnit) * depth * int64_t{sizeof(float)};
+  const int64_t panels = (cols + kColumnUnit - 1) / kColumnUnit;
+  return panels * PanelWords(precision, depth) * kWordBytes;
 }
 
 PackedColumns Pack(Precision precision, Matrix<const float> weights,
                    absl::Span<const ColumnRange> ranges, std::byte* to) {
-  assert(precision == Precision::kFloat32);
-  const int64_t cols =
-      PackFloat32(weights, ranges, reinterpret_cast<float*>(to));
+  auto* words = reinterpret_cast<uint32_t*>(to);
+  const int64_t rows = PanelRows(precision, weights.rows);
+  const auto place = [&](int64_t column) {
+    return words + column / kColumnUnit * rows * kColumnUnit +
+           column % kColumnUnit;
+  };
+  const int64_t cols = ForEachRun(ranges, [&](const Run& run) {
+    PackRun(precision, weights.columns(run.from, run.count), place(run.to));
+  });
+  if (cols % kColumnUnit != 0) {
+    for (int64_t row = 0; row < rows; ++row) {
+      std::fill_n(place(cols) + row * kColumnUnit,
+                  kColumnUnit - cols % kColumnUnit, 0);
+    }
+  }
   return {precision, weights.rows, cols, to};
 }
 
 void MultiplyPacked(Matrix<const float> x, const PackedColumns& w,
-                    const float* bias, Matrix<float> u) {
+                    const float* bias, Matrix<float> u, DotProducts how) {
   assert(x.cols == w.depth && u.cols == w.cols && u.rows == x.rows);
-  MultiplyFloat32(x, w, bias, u);
+  for (int64_t row = 0; row < x.rows; row += kChunkRows) {
+    const int64_t rows = std::min(kChunkRows, x.rows - row);
+    MultiplyChunk(x.row_range(row, rows), w, bias, u.row_range(row, rows), how);
+  }
 }
 
 }  // namespace recurve::cpu

@@ -4,7 +4,7 @@
 // A row's result depends neither on the other rows nor on how many there are
 // (docs/determinism.md). All functions run on the calling thread alone: the
 // caller cuts the work. Matrices of 0 rows or columns are allowed; depth is at
-// least 1.
+// least 1, and at most kMaxInt8Depth for int8.
 #ifndef RECURVE_KERNELS_CPU_PACKED_PRODUCT_H_
 #define RECURVE_KERNELS_CPU_PACKED_PRODUCT_H_
 
@@ -12,10 +12,14 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "kernels/cpu/dot_tile.h"
 #include "kernels/precision.h"
 #include "kernels/tensor.h"
 
 namespace recurve::cpu {
+
+// Most terms of an int8 sum that fits into 32 bits: 128 * 127 * depth < 2^31.
+inline constexpr int64_t kMaxInt8Depth = 128 << 10;
 
 struct ColumnRange {
   int64_t begin = 0;
@@ -40,13 +44,18 @@ PackedColumns Pack(Precision precision, Matrix<const float> weights,
                    absl::Span<const ColumnRange> ranges, std::byte* to);
 
 // u = x w, plus bias [cols] in every row if it isn't null. x [rows, depth],
-// u [rows, cols]; u must not overlap x. For float32 the bits are those of
-// MatMul and MatMulWithBias (gemm.h).
+// u [rows, cols]; u must not overlap x.
 //
-// Reads w once for up to 64 rows. With more, columns of more than about 1 MB
-// pay to be cut by the caller, so that each part is read from cache.
+//   * kFloat32: the bits of MatMul and MatMulWithBias (gemm.h).
+//   * kBfloat16: both factors rounded to bf16, nearest even; sums in float32.
+//   * kInt8: factors scaled to [-127, 127] by row of x and by column of w; sums
+//     in integers, exact. All of a row of u is NaN if x's row has an element
+//     that isn't finite, and so is a column of u for w's column.
+//
+// Reads w once for up to 64 rows, once more for every further 64.
 void MultiplyPacked(Matrix<const float> x, const PackedColumns& w,
-                    const float* bias, Matrix<float> u);
+                    const float* bias, Matrix<float> u,
+                    DotProducts how = DotProducts::kFastest);
 
 }  // namespace recurve::cpu
 

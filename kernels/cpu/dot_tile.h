@@ -1,0 +1,42 @@
+// Products of rows and columns whose factors are bf16 or int8 (narrow.h), on
+// one thread, in that thread's caches.
+#ifndef RECURVE_KERNELS_CPU_DOT_TILE_H_
+#define RECURVE_KERNELS_CPU_DOT_TILE_H_
+
+#include <cstdint>
+
+namespace recurve::cpu {
+
+// What sums of products are made with. Both give the same bits, but for sums of
+// bf16 products below the least normal float, 1.2e-38, which AVX512_BF16 takes
+// as 0.
+enum class DotProducts {
+  kFastest,   // AVX512_BF16, AVX512_VNNI or AVX_VNNI where the machine has them
+  kPortable,  // factors widened and multiplied one by one
+};
+
+struct DotBlock {
+  const uint32_t* x = nullptr;        // [rows][words]
+  const float* row_scales = nullptr;  // [rows], int8 only
+  // [panels][words + footer][kColumnUnit], the footer that of QuantizeColumns
+  // for int8 and absent for bf16.
+  const uint32_t* w = nullptr;
+  int64_t words = 0;
+  const float* bias = nullptr;  // [cols], or null
+  float* u = nullptr;
+  int64_t u_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// Element (i, j) of u is one sum in float32: for each word in order, fma of its
+// second terms, then fma of its first. (That is VDPBF16PS's order.)
+void MultiplyBfloat16(const DotBlock& block, DotProducts how);
+
+// Element (i, j) of u is float(sum) * row_scales[i] * the column's scale, the
+// sum exact in 32 bits.
+void MultiplyInt8(const DotBlock& block, DotProducts how);
+
+}  // namespace recurve::cpu
+
+#endif  // RECURVE_KERNELS_CPU_DOT_TILE_H_
