@@ -48,7 +48,8 @@ class GeneratedSample {
   GeneratedSample(const ModelVersion& version, int64_t index,
                   absl::Span<const int32_t> prompt, SampleOptions options);
 
-  // Draws the next token from logits [V]. Internal if one is not finite.
+  // Draws the next token from logits [V]. FailedPrecondition if one is not
+  // finite.
   // REQUIRES: !finished().
   absl::StatusOr<GeneratedPiece> Next(absl::Span<const float> logits);
 

@@ -377,6 +377,24 @@ TEST(GenerationTest, AModelWithoutVocabularyGeneratesTokensAlone) {
   EXPECT_EQ(reader->Text(), "");
 }
 
+TEST(GenerationTest, LogitsThatAreNotFiniteAreTheModelsFault) {
+  const TestExecutor e(kWithoutText);
+  std::vector<float> parameters = e.parameters();
+  parameters[e.model().parameters().Find("output.bias")->offset + 3] = INFINITY;
+  GenerationRequest request;
+  request.version = ModelVersion::InMemory(*Model::Create(e.model().config()),
+                                           std::move(parameters), "overflown");
+  request.prompt = {1, 2};
+  request.sample.max_tokens = 4;
+  Fixture fixture;
+  const auto reader = fixture.Start(std::move(request));
+  const absl::Status status = reader->ReadAll();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_NE(status.message().find("token 3 is inf"), absl::string_view::npos)
+      << status;
+  EXPECT_TRUE(reader->Tokens().empty());
+}
+
 // --- A reader that is slow, or leaves ---
 
 TEST(GenerationTest, NoMoreIsMadeThanTheReaderTakes) {

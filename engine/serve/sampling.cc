@@ -154,9 +154,9 @@ absl::Status CheckFinite(absl::Span<const float> logits) {
   const auto bad = std::find_if(logits.begin(), logits.end(),
                                 [](float x) { return !std::isfinite(x); });
   if (bad == logits.end()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the logit of token ",
-                                          bad - logits.begin(), " is ", *bad,
-                                          "; nothing can be drawn"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the logits are not finite (that of token ", bad - logits.begin(), " is ",
+      *bad, "): no token can be drawn from what this model makes"));
 }
 
 }  // namespace recurve

@@ -61,7 +61,8 @@ class LogProbabilities {
   double log_sum_ = 0;
 };
 
-// Internal, with the first logit that is not finite: nothing can be drawn.
+// FailedPrecondition, with the first logit that is not finite: nothing can be
+// drawn.
 absl::Status CheckFinite(absl::Span<const float> logits);
 
 }  // namespace recurve

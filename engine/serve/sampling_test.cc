@@ -199,7 +199,7 @@ TEST(SamplingTest, BadSettingsAreNamed) {
   }
   EXPECT_TRUE(CheckFinite({1.0f, -3.0f}).ok());
   EXPECT_EQ(CheckFinite({1.0f, std::nanf("")}).code(),
-            absl::StatusCode::kInternal);
+            absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
