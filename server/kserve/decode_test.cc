@@ -164,6 +164,19 @@ TEST(DecodeTest, RawAndTypedContentsDoNotMix) {
   ExpectInvalid(request, *TokenModel(), "lengths");
 }
 
+TEST(DecodeTest, TypedContentsAreOneList) {
+  ModelInferRequest request;
+  auto& tokens = *request.add_inputs();
+  tokens.set_name("tokens");
+  tokens.set_datatype("INT32");
+  tokens.add_shape(1);
+  tokens.add_shape(1);
+  tokens.mutable_contents()->add_int_contents(3);
+  ASSERT_TRUE(Decoded(request, *TokenModel()).ok());
+  tokens.mutable_contents()->add_int64_contents(1);
+  ExpectInvalid(request, *TokenModel(), "int_contents and int64_contents");
+}
+
 TEST(DecodeTest, AnErrorSaysWhatTheModelTakes) {
   const auto token_model = TokenModel();
   const std::string inputs =
@@ -411,6 +424,23 @@ TEST_F(SharedMemoryDecodeTest, InputsLieInRegions) {
   const auto decoded = Decoded(Request("in", 8, 8));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->batch.tokens, (Ints{3, 2}));
+}
+
+TEST_F(SharedMemoryDecodeTest, WhatLiesThereIsNotSentToo) {
+  ModelInferRequest typed = Request("in", 8, 8);
+  typed.mutable_inputs()->RemoveLast();
+  typed.clear_raw_input_contents();
+  ASSERT_TRUE(Decoded(typed).ok());
+  typed.mutable_inputs(0)->mutable_contents()->add_int_contents(1);
+  typed.mutable_inputs(0)->mutable_contents()->add_int_contents(2);
+  const absl::Status status = Decoded(typed).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_NE(status.message().find("`tokens`"), absl::string_view::npos);
+  EXPECT_NE(status.message().find("shared memory"), absl::string_view::npos);
+
+  ModelInferRequest raw = Request("in", 8, 8);
+  raw.add_raw_input_contents(RawBytes<int32_t>({1}));
+  EXPECT_TRUE(absl::IsInvalidArgument(Decoded(raw).status()));
 }
 
 TEST_F(SharedMemoryDecodeTest, PlacesAreChecked) {

@@ -2,8 +2,11 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 #include "google/protobuf/repeated_field.h"
 #include "kernels/status.h"
 #include "server/kserve/datatype.h"
@@ -27,7 +30,18 @@ std::string BytesOf(const google::protobuf::RepeatedField<T>& values) {
                      values.size() * sizeof(T));
 }
 
+absl::Status CheckOneList(const Input& input) {
+  std::vector<const google::protobuf::FieldDescriptor*> lists;
+  input.contents().GetReflection()->ListFields(input.contents(), &lists);
+  if (lists.size() <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "input ", QuotedName(input.name()), ": has contents in ", lists.size(),
+      " lists, ", lists[0]->name(), " and ", lists[1]->name(),
+      " among them; send the one of its datatype"));
+}
+
 absl::StatusOr<std::string> TypedBytes(const Input& input, DType dtype) {
+  RETURN_IF_ERROR(CheckOneList(input));
   const InferTensorContents& contents = input.contents();
   switch (dtype) {
     case DType::kI32:
@@ -43,16 +57,10 @@ absl::StatusOr<std::string> TypedBytes(const Input& input, DType dtype) {
   }
 }
 
-absl::Status CheckContents(const ModelInferRequest& request) {
-  if (request.raw_input_contents().empty()) return absl::OkStatus();
-  for (const Input& input : request.inputs()) {
-    if (!input.has_contents()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("input ", QuotedName(input.name()),
-                     ": has contents although the request has "
-                     "raw_input_contents; send all inputs in one way"));
-  }
-  return absl::OkStatus();
+absl::Status SentTwice(const Input& input, const char* other) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("input ", QuotedName(input.name()),
+                   ": has contents although ", other, "; send them once"));
 }
 
 absl::StatusOr<DType> FindType(const Input& input) {
@@ -115,10 +123,15 @@ class Reader {
     ASSIGN_OR_RETURN(const std::optional<TensorPlace> place,
                      PlaceOf(input.parameters(), regions_));
     if (place.has_value()) {
+      if (input.has_contents()) {
+        return SentTwice(input, "its parameters place them in shared memory");
+      }
       RETURN_IF_ERROR(CheckSize(input, *place, size));
       ASSIGN_OR_RETURN(tensor.owned, place->Read());
     } else if (request_.raw_input_contents().empty()) {
       ASSIGN_OR_RETURN(tensor.owned, TypedBytes(input, tensor.view.dtype));
+    } else if (input.has_contents()) {
+      return SentTwice(input, "the request has raw_input_contents");
     } else {
       return ReadRaw(input, tensor);
     }
@@ -165,7 +178,6 @@ class Reader {
 absl::StatusOr<InputTensors> ReadInputs(const ModelInferRequest& request,
                                         const SharedMemoryRegions& regions,
                                         int64_t max_shared_bytes) {
-  RETURN_IF_ERROR(CheckContents(request));
   Reader reader(request, regions, max_shared_bytes);
   InputTensors tensors;
   for (const Input& input : request.inputs()) {

@@ -33,14 +33,32 @@ absl::StatusOr<std::string> ObjectName(absl::string_view key) {
                    NAME_MAX, " bytes, with or without a / before it"));
 }
 
+absl::Status NoObject(absl::string_view key, absl::string_view is) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("key: ", key, " is ", is,
+                   "; it must be a shared memory object, as shm_open makes"));
+}
+
+absl::StatusOr<FileDescriptor> OpenObject(const std::string& key) {
+  FileDescriptor file(shm_open(absl::StrCat("/", key).c_str(), O_RDWR, 0));
+  if (file.get() >= 0) return file;
+  switch (errno) {
+    case ELOOP:
+      return NoObject(key, "a symbolic link");
+    case EISDIR:
+      return NoObject(key, "a folder");
+    case ENODEV:
+    case ENXIO:
+      return NoObject(key, "a socket or device");
+  }
+  return SystemError("open shared memory", key);
+}
+
 absl::StatusOr<uint64_t> ObjectSize(const FileDescriptor& file,
                                     absl::string_view key) {
   struct stat status;
   if (fstat(file.get(), &status) != 0) return SystemError("look at", key);
-  if (!S_ISREG(status.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key: ", key, " is not a shared memory object"));
-  }
+  if (!S_ISREG(status.st_mode)) return NoObject(key, "no regular file");
   return static_cast<uint64_t>(status.st_size);
 }
 
@@ -55,8 +73,7 @@ absl::StatusOr<RegionHandle> SharedMemoryRegion::Open(const std::string& name,
                                                       uint64_t offset,
                                                       uint64_t byte_size) {
   ASSIGN_OR_RETURN(const std::string object, ObjectName(key));
-  FileDescriptor file(shm_open(absl::StrCat("/", object).c_str(), O_RDWR, 0));
-  if (file.get() < 0) return SystemError("open shared memory", object);
+  ASSIGN_OR_RETURN(FileDescriptor file, OpenObject(object));
   ASSIGN_OR_RETURN(const uint64_t size, ObjectSize(file, object));
   if (byte_size == 0 || !Within(offset, byte_size, size)) {
     return absl::InvalidArgumentError(absl::StrCat(

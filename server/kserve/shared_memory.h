@@ -27,8 +27,9 @@ namespace recurve::server::kserve {
 class SharedMemoryRegion {
  public:
   // `key` is the object's name as shm_open takes it. NotFound if there is none;
-  // InvalidArgument for a key that is no plain name, an object that is no
-  // regular file, and a region that does not lie inside of it.
+  // PermissionDenied if it is not ours to read and write; InvalidArgument for a
+  // key that is no plain name, for a link, folder or the like in the object's
+  // place, and for a region that does not lie inside of it.
   static absl::StatusOr<std::shared_ptr<const SharedMemoryRegion>> Open(
       const std::string& name, const std::string& key, uint64_t offset,
       uint64_t byte_size);

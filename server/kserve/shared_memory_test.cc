@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -106,6 +108,32 @@ TEST(SharedMemoryTest, AKeyIsOnePlainName) {
             StatusCode::kInvalidArgument);
   EXPECT_EQ(RegisterCode("recurve_shared_memory_test_absent", 0, 4),
             StatusCode::kNotFound);
+}
+
+// By whoever may write there, a link to any file of the server's user, say.
+TEST(SharedMemoryTest, WhatOnlyLiesAmongTheObjectsIsNone) {
+  const Object object("0123");
+  const std::string key = object.key + "_other";
+  const std::string path = "/dev/shm" + key;
+  const auto register_it = [&] {
+    SharedMemoryRegions regions;
+    const absl::Status status = regions.Register("r", key, 0, 4);
+    std::filesystem::remove(path);
+    return status;
+  };
+  std::filesystem::create_symlink("/dev/shm" + object.key, path);
+  const absl::Status link = register_it();
+  EXPECT_TRUE(absl::IsInvalidArgument(link)) << link;
+  EXPECT_NE(link.message().find("a symbolic link"), absl::string_view::npos);
+  std::filesystem::create_directory(path);
+  const absl::Status folder = register_it();
+  EXPECT_TRUE(absl::IsInvalidArgument(folder)) << folder;
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const absl::Status pipe = register_it();
+  EXPECT_TRUE(absl::IsInvalidArgument(pipe)) << pipe;
+  ASSERT_EQ(mknod(path.c_str(), S_IFSOCK | 0600, 0), 0);
+  const absl::Status socket = register_it();
+  EXPECT_TRUE(absl::IsInvalidArgument(socket)) << socket;
 }
 
 TEST(SharedMemoryTest, AnObjectCutShortIsAnError) {
