@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -335,6 +336,27 @@ TEST_F(KServeSequenceTest, RequestsThatWaitInAStreamHaveTheirTurns) {
   }
   ExpectOk(stream->Finish());
   EXPECT_EQ(pieces, whole);
+}
+
+TEST_F(KServeSequenceTest, AStartWaitsForWhatIsUnderWayAndThenReplacesIt) {
+  config.set_max_batch_rows(8);
+  Start();  // the model is on disk
+  stub = ::inference::GRPCInferenceService::NewStub(channel);
+  const std::vector<int32_t> tokens(20000, 3);
+  const std::string whole = Predicted(Tokens({tokens})).logits();
+  const std::string anew = Predicted(Tokens({{4, 1, 2}})).logits();
+  const int64_t before = Rows();
+  std::string busy;
+  std::thread first([&] { busy = Step(tokens, 7, true, false); });
+  WaitUntil("it is under way", [&] { return Rows() > before; });
+  // Of another caller, who knows nothing of the first.
+  std::string pieces = Step({4, 1}, 7, true, false);
+  pieces += Step({2}, 7, false, true);
+  first.join();
+  EXPECT_EQ(busy, whole);
+  EXPECT_EQ(pieces, anew);
+  ExpectStepError(Request({1}, 7, false, false), StatusCode::INVALID_ARGUMENT,
+                  "sequence_start");
 }
 
 TEST_F(KServeSequenceTest, AFailedRequestLeavesTheSequenceAsItWas) {
