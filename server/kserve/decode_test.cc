@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/kserve/decode_test_util.h"
+#include "server/kserve/shared_memory_test_util.h"
 
 namespace recurve::server::kserve {
 namespace {
@@ -375,8 +376,8 @@ TEST(DecodeTest, ASequenceHasABatchOfOne) {
 class SharedMemoryDecodeTest : public testing::Test {
  protected:
   SharedMemoryDecodeTest()
-      : key_(absl::StrCat("recurve_decode_test_", getpid())),
-        fd_(shm_open(("/" + key_).c_str(), O_CREAT | O_RDWR, 0600)) {
+      : key_(UniqueKey()),
+        fd_(shm_open(key_.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600)) {
     const std::string bytes = RawBytes<int32_t>({9, 4, 3, 2, 1, 0});
     EXPECT_EQ(pwrite(fd_, bytes.data(), bytes.size(), 0),
               ssize_t(bytes.size()));
@@ -384,7 +385,7 @@ class SharedMemoryDecodeTest : public testing::Test {
   }
   ~SharedMemoryDecodeTest() override {
     close(fd_);
-    shm_unlink(("/" + key_).c_str());
+    shm_unlink(key_.c_str());
   }
 
   template <typename Tensor>

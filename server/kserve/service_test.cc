@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/inference/inference.grpc.pb.h"
 #include "server/kserve/decode_test_util.h"
+#include "server/kserve/shared_memory_test_util.h"
 #include "server/services/service_test_util.h"
 
 namespace recurve::server::kserve {
@@ -524,8 +525,8 @@ TEST_F(KServeTest, ADrainEndsStreams) {
 class KServeSharedMemoryTest : public KServeTest {
  protected:
   KServeSharedMemoryTest()
-      : key(absl::StrCat("/recurve_service_test_", getpid())),
-        fd_(shm_open(key.c_str(), O_CREAT | O_RDWR, 0600)) {
+      : key(UniqueKey()),
+        fd_(shm_open(key.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600)) {
     EXPECT_EQ(ftruncate(fd_, 4096), 0);
   }
   ~KServeSharedMemoryTest() override {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/kserve/shared_memory_calls.h"
+#include "server/kserve/shared_memory_test_util.h"
 
 namespace recurve::server::kserve {
 namespace {
@@ -20,8 +21,7 @@ namespace {
 class Object {
  public:
   explicit Object(const std::string& bytes)
-      : key(absl::StrCat("/recurve_shared_memory_test_", getpid(), "_",
-                         ++count_)),
+      : key(UniqueKey()),
         fd_(shm_open(key.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600)) {
     EXPECT_GE(fd_, 0);
     EXPECT_EQ(pwrite(fd_, bytes.data(), bytes.size(), 0),
@@ -41,7 +41,6 @@ class Object {
   const std::string key;
 
  private:
-  static inline int count_ = 0;
   const int fd_;
 };
 
