@@ -18,7 +18,8 @@ class ClientCalls {
   explicit ClientCalls(int max_calls_per_client)
       : max_calls_(max_calls_per_client) {}
 
-  // ResourceExhausted beyond the limit; otherwise End must follow.
+  // ResourceExhausted, with a retry hint, beyond the limit; otherwise End must
+  // follow.
   absl::Status Begin(const std::string& client);
   void End(absl::string_view client);
 
