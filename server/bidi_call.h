@@ -19,6 +19,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/access/gated_call.h"
 #include "server/call.h"
+#include "server/incoming_message.h"
 #include "server/notice.h"
 #include "server/status.h"
 #include "server/work_queue.h"
@@ -28,8 +29,9 @@ namespace recurve::server {
 // Requests are handled at the same time, their responses written in their
 // order. While `max_unanswered` of them wait for their response to be made or
 // written, or those that wait have `max_bytes` with their responses, no more
-// are read. Made by Start; deletes itself when every request was answered and
-// the client has its status.
+// are read. One that does not parse ends the call as InvalidArgument when those
+// before it are answered. Made by Start; deletes itself when every request was
+// answered and the client has its status.
 template <typename Request, typename Response>
 class BidiCall
     : public grpc::ServerBidiReactor<Request, Response>,
@@ -65,7 +67,7 @@ class BidiCall
                                     : reactor->gated_.status();
     reactor->has_stream_ = status.ok();
     if (status.ok()) {
-      reactor->StartRead(&reactor->incoming_);
+      reactor->StartRead(reactor->incoming_.Await());
     } else {
       reactor->End(status);
     }
@@ -97,22 +99,24 @@ class BidiCall
   enum class Next { kNothing, kWrite, kFinish };
 
   void OnReadDone(bool ok) override {
-    if (!ok) return ReadAll();
-    auto exchange = std::make_shared<Exchange>();
-    exchange->request = std::move(incoming_);
-    incoming_.Clear();
-    exchange->bytes = exchange->request.ByteSizeLong();
-    {
-      absl::MutexLock lock(&mutex_);
-      exchanges_.push_back(exchange);
-      bytes_ += exchange->bytes;
-      ++unanswered_;
-    }
+    if (!ok) return ReadAll(incoming_.Missing());
+    const auto exchange = Add(std::move(*incoming_));
     Handle(exchange->request, exchange->response,
            [self = this->shared_from_this(), exchange](absl::Status status) {
              self->Answer(*exchange, std::move(status));
            });
     ReadOn();
+  }
+
+  std::shared_ptr<Exchange> Add(Request request) {
+    auto exchange = std::make_shared<Exchange>();
+    exchange->request = std::move(request);
+    exchange->bytes = exchange->request.ByteSizeLong();
+    absl::MutexLock lock(&mutex_);
+    exchanges_.push_back(exchange);
+    bytes_ += exchange->bytes;
+    ++unanswered_;
+    return exchange;
   }
 
   void ReadOn() {
@@ -121,7 +125,7 @@ class BidiCall
       paused_ = MustPause();
       if (paused_ || drains_ || end_.has_value()) return;
     }
-    this->StartRead(&incoming_);
+    this->StartRead(incoming_.Await());
   }
 
   void Drain() {
@@ -134,8 +138,9 @@ class BidiCall
     Do(next);
   }
 
-  // The client has sent all, or is gone.
-  void ReadAll() {
+  // The client has sent all, or is gone, or what came does not parse.
+  void ReadAll(const absl::Status& status) {
+    if (!status.ok()) Answer(*Add(Request()), status);
     Next next;
     {
       absl::MutexLock lock(&mutex_);
@@ -178,7 +183,7 @@ class BidiCall
       if (resume) paused_ = false;
       next = Decide();
     }
-    if (resume) this->StartRead(&incoming_);
+    if (resume) this->StartRead(incoming_.Await());
     Do(next);
   }
 
@@ -253,7 +258,7 @@ class BidiCall
   const GatedCall gated_;
   std::unique_ptr<Notice::Listener> draining_;
   bool has_stream_ = false;
-  Request incoming_;
+  IncomingMessage<Request> incoming_;
   absl::Mutex mutex_;
   // Those that are not written yet, oldest first.
   std::deque<std::shared_ptr<Exchange>> exchanges_ ABSL_GUARDED_BY(mutex_);

@@ -16,6 +16,7 @@
 #include "server/access/gated_call.h"
 #include "server/kserve/service.h"
 #include "server/metrics/engine_metrics.h"
+#include "server/protobuf_log.h"
 #include "server/services/services.h"
 
 namespace recurve::server {
@@ -46,6 +47,7 @@ std::vector<std::unique_ptr<grpc::Service>> Services(Engine& engine) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerConfig& config) {
+  LimitProtobufLog();
   grpc::EnableDefaultHealthCheckService(true);
   // Reflection describes what is linked in, and gRPC's own health service is
   // not.

@@ -18,6 +18,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/access/gated_call.h"
 #include "server/call.h"
+#include "server/incoming_message.h"
 #include "server/status.h"
 #include "server/work_queue.h"
 
@@ -58,7 +59,7 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
         gated_.status().ok() ? live_.TakeStream() : gated_.status();
     has_stream_ = status.ok();
     if (status.ok()) {
-      this->StartRead(&message_);
+      this->StartRead(message_.Await());
     } else {
       End(status);
     }
@@ -74,23 +75,23 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
   void Take() {
     if (absl::Status status = TakeMessage(); !status.ok()) return End(status);
     if (sink_ == nullptr) return End(absl::OkStatus());
-    this->StartRead(&message_);
+    this->StartRead(message_.Await());
   }
 
   absl::Status TakeMessage() {
     if (absl::Status status = control_.Check(); !status.ok()) return status;
-    if (message_.has_header()) return TakeHeader(message_.header());
+    if (message_->has_header()) return TakeHeader(message_->header());
     if (sink_ == nullptr) {
       return absl::InvalidArgumentError(
           "header: must come with the first message");
     }
-    const int64_t bytes = static_cast<int64_t>(message_.chunk().size());
+    const int64_t bytes = static_cast<int64_t>(message_->chunk().size());
     if (bytes > size_ - received_) {
       return absl::InvalidArgumentError(absl::StrCat(
           "chunk: more bytes came than the header's size_bytes, ", size_));
     }
     received_ += bytes;
-    return sink_->Append(message_.chunk());
+    return sink_->Append(message_->chunk());
   }
 
   absl::Status TakeHeader(const Header& header) {
@@ -113,10 +114,10 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
     return sink.status();
   }
 
-  // The client has sent all, or is gone.
+  // The client has sent all, or is gone, or what came does not parse.
   void Complete() {
-    if (absl::Status status = control_.Check(); !status.ok()) {
-      return End(status);
+    for (const absl::Status& status : {control_.Check(), message_.Missing()}) {
+      if (!status.ok()) return End(status);
     }
     if (sink_ == nullptr) {
       return End(absl::InvalidArgumentError("header: is missing"));
@@ -151,7 +152,7 @@ class UploadCall : public grpc::ServerReadReactor<Request> {
   const CallControl control_;
   const GatedCall gated_;
   bool has_stream_ = false;
-  Request message_;
+  IncomingMessage<Request> message_;
   // Used by one piece of work at a time.
   std::unique_ptr<UploadSink> sink_;
   int64_t size_ = 0;

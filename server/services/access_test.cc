@@ -9,6 +9,7 @@
 #include "google/protobuf/message.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "proto/google/rpc/status.pb.h"
 #include "server/access/scopes.h"
 #include "server/services/service_test_util.h"
 
@@ -155,6 +156,43 @@ TEST_F(AccessTest, ARefusedCallChangesNothing) {
   ExpectError(TryUpload(header, "abc", &dataset), StatusCode::UNAUTHENTICATED,
               "authorization");
   EXPECT_TRUE(FilesOnDisk().empty());
+}
+
+TEST_F(AccessTest, ATokenHasSoManyCallsAtOnce) {
+  config.set_max_calls_per_client(1);
+  Start();
+  const std::string status =
+      "/inference.GRPCInferenceService/"
+      "SystemSharedMemoryStatus";
+  grpc::ClientContext context;
+  SetDeadline(context);
+  context.AddMetadata("authorization", "Bearer " + TokenOf(Scope::kPredict));
+  const auto stream = inference->PredictStream(&context);
+  v1::PredictStreamResponse response;
+  ASSERT_TRUE(stream->Write(v1::PredictRequest()));
+  ASSERT_TRUE(stream->Read(&response));  // it is under way
+
+  std::string ignored;
+  const grpc::Status second =
+      RawCall(status, TokenOf(Scope::kPredict), "", &ignored);
+  ExpectError(second, StatusCode::RESOURCE_EXHAUSTED,
+              "token:predict has 1 calls under way");
+  google::rpc::Status details;
+  google::rpc::RetryInfo retry;
+  ASSERT_TRUE(details.ParseFromString(second.error_details()));
+  ASSERT_EQ(details.details_size(), 1);
+  ASSERT_TRUE(details.details(0).UnpackTo(&retry));
+  EXPECT_GT(retry.retry_delay().nanos(), 0);
+  // Others are not in its way.
+  EXPECT_EQ(CodeOf("/recurve.v1.Models/ListModels", TokenOf(Scope::kRead)),
+            StatusCode::OK);
+
+  stream->WritesDone();
+  ExpectOk(stream->Finish());
+  WaitUntil("the stream's place is free", [&] {
+    return CodeOf(status, TokenOf(Scope::kPredict)) !=
+           StatusCode::RESOURCE_EXHAUSTED;
+  });
 }
 
 TEST_F(AccessTest, ChangesOfTheFileCountWhileTheServerRuns) {
