@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 import time
 import unittest
@@ -172,6 +173,26 @@ class LifecycleTest(unittest.TestCase):
         client.kill()
         client.communicate()
         self.assertEqual(server.call("watch", "on")["state"], "SUCCEEDED")
+
+    def test_a_client_that_freezes_loses_its_connection_and_its_session(self):
+        server = self.start(flags=["--keepalive_time=1s", "--keepalive_timeout=1s"])
+        self.create_model(server)
+        on_session = ["predict", "lm", "--session", "s", "--tokens"]
+        self.assertIn("is at 2", server.run(*on_session, "1,2", "--start").stdout)
+        client = start_client(server, "generate", "lm", "--prompt", "abc", "--session", "s",
+                              "--length", "1000000")
+        self.addCleanup(client.kill)
+        client.stdout.read(10)  # the generation runs, and has the session
+        client.send_signal(signal.SIGSTOP)
+        # Waits for the session, which the generation leaves as it was. With its position it
+        # may be made again: on a busy machine this client, too, may be slow to answer a ping.
+        recurve.wait_until(
+            lambda: "is at 3" in server.run(*on_session, "3", "--position", "2").stdout,
+            "the session is free")
+        client.send_signal(signal.SIGCONT)
+        _, errors = client.communicate(timeout=recurve.PATIENCE_SECONDS)
+        self.assertEqual(client.returncode, 1)
+        self.assertIn("UNAVAILABLE", errors)
 
     def test_a_terminal_sees_a_progress_bar(self):
         server = self.start()
