@@ -13,6 +13,7 @@
 
 #if HWY_ARCH_X86
 #include <cpuid.h>
+#include <xmmintrin.h>
 #endif
 
 #ifndef RECURVE_KERNELS_CPU_DOT_TILE_CC_ONCE_
@@ -22,6 +23,9 @@ namespace recurve::cpu {
 // Instructions that this machine has beside those that Highway knows of.
 struct DotInstructions {
   bool avx512_bf16 = false;
+  // Intel's take one VDPBF16PS in two cycles, but two fused multiply-adds in
+  // each: widening is faster there, unless memory is what they wait for.
+  bool fast_bf16 = false;
   bool avx512_vnni = false;
   bool avx_vnni = false;
 };
@@ -50,7 +54,7 @@ static_assert(kColumnUnit % kPanel == 0);
 
 struct Tile {
   int64_t words;
-  const uint32_t* x;  // row r at x + r * words
+  const uint32_t* x;
   const float* row_scales;
   const uint32_t* w;  // word k at w + k * kColumnUnit
   const float* bias;
@@ -87,87 +91,111 @@ struct Int8Sum {
   }
 };
 
-struct PortableBfloat16 : Bfloat16Sum {
-  static HWY_INLINE void Add(VU w, VU x, V& sum) {
-    sum = hn::MulAdd(Second(x), Second(w), sum);
-    sum = hn::MulAdd(First(x), First(w), sum);
-  }
+// A word is added in parts: Weights<part> of each of three vectors of words,
+// Terms<part> of each row, Add for each pair of these. A row takes kRowWords
+// words of x for one of w.
 
- private:
-  static HWY_INLINE V First(VU word) {
-    return hn::BitCast(D(), hn::ShiftLeft<16>(word));
+struct PortableBfloat16 : Bfloat16Sum {
+  static constexpr int kParts = 2;
+  static constexpr int kRowWords = 2;  // floats
+
+  template <int kPart>
+  static HWY_INLINE V Weights(VU w) {
+    const DU d;
+    const VU second = hn::And(w, hn::Set(d, 0xffff0000));
+    return hn::BitCast(D(), kPart == 0 ? second : hn::ShiftLeft<16>(w));
   }
-  static HWY_INLINE V Second(VU word) {
-    return hn::BitCast(D(), hn::And(word, hn::Set(DU(), 0xffff0000)));
+  template <int kPart>
+  static HWY_INLINE V Terms(const uint32_t* x) {
+    return hn::Set(D(), reinterpret_cast<const float*>(x)[1 - kPart]);
   }
+  static HWY_INLINE V Add(V w, V x, V sum) { return hn::MulAdd(x, w, sum); }
 };
 
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
 // Bytes are widened to int16 first: products of bytes, added in pairs, do not
 // fit into the int16 that older instructions have for them.
 struct PortableInt8 : Int8Sum {
-  static HWY_INLINE void Add(VU w, VU x, VI& sum) {
-    const D16 d;
-    const VU low = hn::Set(DU(), 0x00ff00ff);
-    const V16 pairs = hn::BitCast(d, w);
-    AddPairs(hn::ShiftRight<8>(hn::ShiftLeft<8>(pairs)),
-             hn::BitCast(d, hn::And(x, low)), sum);
-    AddPairs(hn::ShiftRight<8>(pairs),
-             hn::BitCast(d, hn::And(hn::ShiftRight<8>(x), low)), sum);
-  }
-
- private:
   using D16 = hn::Repartition<int16_t, DI>;
   using V16 = hn::Vec<D16>;
+  static constexpr int kParts = 2;
+  static constexpr int kRowWords = 1;
 
-  // Adds both products of each word's int16s. Elsewhere the second one would
-  // go to another sum.
-  static HWY_INLINE void AddPairs(V16 a, V16 b, VI& sum) {
+  template <int kPart>
+  static HWY_INLINE V16 Weights(VU w) {
+    const V16 pairs = hn::BitCast(D16(), w);
+    return hn::ShiftRight<8>(kPart == 0 ? hn::ShiftLeft<8>(pairs) : pairs);
+  }
+  template <int kPart>
+  static HWY_INLINE V16 Terms(const uint32_t* x) {
+    return hn::BitCast(D16(), hn::Set(DU(), *x >> (8 * kPart) & 0x00ff00ff));
+  }
+  // Adds both products of each word's int16s. On other machines the second one
+  // would go to another sum.
+  static HWY_INLINE VI Add(V16 w, V16 x, VI sum) {
     VI other = hn::Zero(DI());
-    sum = hn::ReorderWidenMulAccumulate(DI(), a, b, sum, other);
+    return hn::ReorderWidenMulAccumulate(DI(), w, x, sum, other);
   }
 };
 #else
 struct PortableInt8 : Int8Sum {
-  static HWY_INLINE void Add(VU w, VU x, VI& sum) {
-    AddByte<0>(w, x, sum);
-    AddByte<8>(w, x, sum);
-    AddByte<16>(w, x, sum);
-    AddByte<24>(w, x, sum);
-  }
+  static constexpr int kParts = 4;
+  static constexpr int kRowWords = 1;
 
- private:
-  template <int kShift>
-  static HWY_INLINE void AddByte(VU w, VU x, VI& sum) {
-    const DI d;
-    const VI weight =
-        hn::ShiftRight<24>(hn::ShiftLeft<24 - kShift>(hn::BitCast(d, w)));
-    const VU term = hn::And(hn::ShiftRight<kShift>(x), hn::Set(DU(), 0xff));
-    sum = hn::Add(sum, hn::Mul(weight, hn::BitCast(d, term)));
+  template <int kPart>
+  static HWY_INLINE VI Weights(VU w) {
+    const VI signs = hn::BitCast(DI(), w);
+    return hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * kPart>(signs));
+  }
+  template <int kPart>
+  static HWY_INLINE VI Terms(const uint32_t* x) {
+    return hn::Set(DI(), static_cast<int32_t>(*x >> (8 * kPart) & 0xff));
+  }
+  static HWY_INLINE VI Add(VI w, VI x, VI sum) {
+    return hn::Add(sum, hn::Mul(w, x));
   }
 };
 #endif
+
+// Whole words, by one instruction.
+struct WordTerms {
+  static constexpr int kParts = 1;
+  static constexpr int kRowWords = 1;
+
+  template <int kPart>
+  static HWY_INLINE VU Weights(VU w) {
+    return w;
+  }
+  template <int kPart>
+  static HWY_INLINE VU Terms(const uint32_t* x) {
+    return hn::Set(DU(), *x);
+  }
+};
 
 // Assembly, not intrinsics: these would need other target attributes than those
 // that Highway compiles this namespace with.
 #if HWY_TARGET == HWY_AVX3
-struct Avx512Bfloat16 : Bfloat16Sum {
-  static HWY_INLINE void Add(VU w, VU x, V& sum) {
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
+struct Avx512Bfloat16 : Bfloat16Sum, WordTerms {
+  static HWY_INLINE V Add(VU w, VU x, V sum) {
+    auto raw = sum.raw;
+    asm("vdpbf16ps %2, %1, %0" : "+v"(raw) : "v"(x.raw), "v"(w.raw));
+    return V{raw};
   }
 };
 
-struct Avx512Vnni : Int8Sum {
-  static HWY_INLINE void Add(VU w, VU x, VI& sum) {
-    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
+struct Avx512Vnni : Int8Sum, WordTerms {
+  static HWY_INLINE VI Add(VU w, VU x, VI sum) {
+    auto raw = sum.raw;
+    asm("vpdpbusd %2, %1, %0" : "+v"(raw) : "v"(x.raw), "v"(w.raw));
+    return VI{raw};
   }
 };
-#endif
-
-#if HWY_TARGET == HWY_AVX2
-struct AvxVnni : Int8Sum {
-  static HWY_INLINE void Add(VU w, VU x, VI& sum) {
-    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));
+#elif HWY_TARGET == HWY_AVX2
+struct AvxVnni : Int8Sum, WordTerms {
+  static HWY_INLINE VI Add(VU w, VU x, VI sum) {
+    auto raw = sum.raw;
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(raw) : "x"(x.raw), "x"(w.raw));
+    return VI{raw};
   }
 };
 #endif
@@ -199,27 +227,45 @@ HWY_INLINE void Store(const Tile& tile, int64_t row,
   }
 }
 
+// Adds a part of one word to all of a tile's sums.
+template <class Kind, int kPart, int kRows>
+HWY_INLINE void AddPart(const uint32_t* HWY_RESTRICT x, int64_t x_stride,
+                        const uint32_t* HWY_RESTRICT w,
+                        typename Kind::Sum (&sums)[kRows][3]) {
+  const DU d;
+  const auto w0 = Kind::template Weights<kPart>(hn::LoadU(d, w));
+  const auto w1 = Kind::template Weights<kPart>(hn::LoadU(d, w + kLanes));
+  const auto w2 = Kind::template Weights<kPart>(hn::LoadU(d, w + 2 * kLanes));
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) {
+    const auto terms = Kind::template Terms<kPart>(x + r * x_stride);
+    sums[r][0] = Kind::Add(w0, terms, sums[r][0]);
+    sums[r][1] = Kind::Add(w1, terms, sums[r][1]);
+    sums[r][2] = Kind::Add(w2, terms, sums[r][2]);
+  }
+}
+
 template <class Kind, int kRows>
 void MultiplyTileOf(const Tile& tile) {
-  const DU d;
   typename Kind::Sum sums[kRows][3];
+  // Unrolled everywhere, or the sums go to memory and back at each word.
+  HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(3)
     for (int v = 0; v < 3; ++v) sums[r][v] = Kind::Start(tile, v);
   }
-  const uint32_t* HWY_RESTRICT x = tile.x;
-  const uint32_t* HWY_RESTRICT w = tile.w;
-  const int64_t words = tile.words;
-  for (int64_t k = 0; k < words; ++k, ++x, w += kColumnUnit) {
-    const VU w0 = hn::LoadU(d, w);
-    const VU w1 = hn::LoadU(d, w + kLanes);
-    const VU w2 = hn::LoadU(d, w + 2 * kLanes);
-    HWY_UNROLL(8)
-    for (int r = 0; r < kRows; ++r) {
-      const VU terms = hn::Set(d, x[r * words]);
-      Kind::Add(w0, terms, sums[r][0]);
-      Kind::Add(w1, terms, sums[r][1]);
-      Kind::Add(w2, terms, sums[r][2]);
+  const int64_t x_stride = tile.words * Kind::kRowWords;
+  const uint32_t* x = tile.x;
+  const uint32_t* w = tile.w;
+  for (int64_t k = 0; k < tile.words; ++k) {
+    AddPart<Kind, 0>(x, x_stride, w, sums);
+    if constexpr (Kind::kParts > 1) AddPart<Kind, 1>(x, x_stride, w, sums);
+    if constexpr (Kind::kParts > 2) {
+      AddPart<Kind, 2>(x, x_stride, w, sums);
+      AddPart<Kind, 3>(x, x_stride, w, sums);
     }
+    x += Kind::kRowWords;
+    w += kColumnUnit;
   }
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) Store<Kind>(tile, r, sums[r]);
@@ -258,7 +304,7 @@ void MultiplyBlockOf(const DotBlock& block, int64_t footer_rows) {
   tile.words = block.words;
   tile.u_stride = block.u_stride;
   for (int64_t row = 0; row < block.rows; row += kTileRows) {
-    tile.x = block.x + row * block.words;
+    tile.x = block.x + row * block.words * Kind::kRowWords;
     if (block.row_scales != nullptr) tile.row_scales = block.row_scales + row;
     for (int64_t j = 0; j < block.cols; j += kPanel) {
       tile.w = block.w + j / kColumnUnit * panel_stride + j % kColumnUnit;
@@ -271,9 +317,9 @@ void MultiplyBlockOf(const DotBlock& block, int64_t footer_rows) {
 }
 
 void MultiplyBfloat16Kernel(const DotBlock& block,
-                            [[maybe_unused]] DotInstructions has) {
+                            [[maybe_unused]] bool pairs) {
 #if HWY_TARGET == HWY_AVX3
-  if (has.avx512_bf16) return MultiplyBlockOf<Avx512Bfloat16>(block, 0);
+  if (pairs) return MultiplyBlockOf<Avx512Bfloat16>(block, 0);
 #endif
   MultiplyBlockOf<PortableBfloat16>(block, 0);
 }
@@ -298,10 +344,15 @@ HWY_AFTER_NAMESPACE();
 namespace recurve::cpu {
 namespace {
 
+#if HWY_ARCH_X86
+bool IsIntel() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == signature_INTEL_ebx;
+}
+
 // Highway has made sure that the system saves the registers.
 DotInstructions Detect() {
   DotInstructions has;
-#if HWY_ARCH_X86
   unsigned eax, ebx, ecx, edx;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
     has.avx512_vnni = ecx >> 11 & 1;
@@ -309,14 +360,30 @@ DotInstructions Detect() {
   if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) {
     has.avx_vnni = eax >> 4 & 1;
     has.avx512_bf16 = eax >> 5 & 1;
+    has.fast_bf16 = has.avx512_bf16 && !IsIntel();
   }
-#endif
   return has;
 }
+#else
+DotInstructions Detect() { return {}; }
+#endif
 
-DotInstructions InstructionsFor(DotProducts how) {
+// Within its scope subnormal floats are 0, as VDPBF16PS always takes them.
+class FlushSubnormals {
+#if HWY_ARCH_X86
+ public:
+  FlushSubnormals() { _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero); }
+  ~FlushSubnormals() { _mm_setcsr(before_); }
+
+ private:
+  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  const unsigned before_ = _mm_getcsr();
+#endif
+};
+
+const DotInstructions& Detected() {
   static const DotInstructions detected = Detect();
-  return how == DotProducts::kFastest ? detected : DotInstructions();
+  return detected;
 }
 
 }  // namespace
@@ -324,12 +391,23 @@ DotInstructions InstructionsFor(DotProducts how) {
 HWY_EXPORT(MultiplyBfloat16Kernel);
 HWY_EXPORT(MultiplyInt8Kernel);
 
-void MultiplyBfloat16(const DotBlock& block, DotProducts how) {
-  HWY_DYNAMIC_DISPATCH(MultiplyBfloat16Kernel)(block, InstructionsFor(how));
+bool TakesBfloat16Pairs(int64_t rows, DotProducts how) {
+  constexpr int64_t kFewRows = 2;
+  const DotInstructions& has = Detected();
+  if (how == DotProducts::kPortable || !has.avx512_bf16) return false;
+  if ((hwy::SupportedTargets() & HWY_AVX3) == 0) return false;
+  return how == DotProducts::kNative || has.fast_bf16 || rows <= kFewRows;
+}
+
+void MultiplyBfloat16(const DotBlock& block, bool pairs) {
+  const FlushSubnormals flush;
+  HWY_DYNAMIC_DISPATCH(MultiplyBfloat16Kernel)(block, pairs);
 }
 
 void MultiplyInt8(const DotBlock& block, DotProducts how) {
-  HWY_DYNAMIC_DISPATCH(MultiplyInt8Kernel)(block, InstructionsFor(how));
+  const bool portable = how == DotProducts::kPortable;
+  HWY_DYNAMIC_DISPATCH(MultiplyInt8Kernel)
+  (block, portable ? DotInstructions() : Detected());
 }
 
 }  // namespace recurve::cpu

@@ -7,11 +7,10 @@
 
 namespace recurve::cpu {
 
-// What sums of products are made with. Both give the same bits, but for sums of
-// bf16 products below the least normal float, 1.2e-38, which AVX512_BF16 takes
-// as 0.
+// What sums of products are made with. All give the same bits.
 enum class DotProducts {
-  kFastest,   // AVX512_BF16, AVX512_VNNI or AVX_VNNI where the machine has them
+  kFastest,
+  kNative,    // AVX512_BF16, AVX512_VNNI, AVX_VNNI where the machine has them
   kPortable,  // factors widened and multiplied one by one
 };
 
@@ -29,9 +28,14 @@ struct DotBlock {
   int64_t cols = 0;
 };
 
+// Whether products of so many rows are made of pairs of bf16.
+bool TakesBfloat16Pairs(int64_t rows, DotProducts how);
+
 // Element (i, j) of u is one sum in float32: for each word in order, fma of its
-// second terms, then fma of its first. (That is VDPBF16PS's order.)
-void MultiplyBfloat16(const DotBlock& block, DotProducts how);
+// second terms, then fma of its first, subnormal sums being 0 (as VDPBF16PS
+// does). `pairs` is
+// as TakesBfloat16Pairs says; if false, x is floats, [rows][2 * words].
+void MultiplyBfloat16(const DotBlock& block, bool pairs);
 
 // Element (i, j) of u is float(sum) * row_scales[i] * the column's scale, the
 // sum exact in 32 bits.

@@ -65,16 +65,36 @@ HWY_INLINE VU Rounded(VF v) {
 
 HWY_INLINE VI MagnitudeBits(VF v) { return hn::BitCast(DI(), hn::Abs(v)); }
 
+// Vectors of a row, the last filled up with zeros: f(k, vector).
+template <class F>
+HWY_INLINE void ForEachVector(const float* x, int64_t depth, const F& f) {
+  int64_t k = 0;
+  for (; k + kVectorLanes <= depth; k += kVectorLanes) {
+    f(k, hn::LoadU(DF(), x + k));
+  }
+  if (k < depth) f(k, LoadPart(x + k, depth - k, 0.0f));
+}
+
 void RoundRowsKernel(const Matrix<const float>& x, uint32_t* to) {
   const hn::Rebind<uint16_t, DF> d16;
   for (int64_t r = 0; r < x.rows; ++r) {
     auto* out = reinterpret_cast<uint16_t*>(
         to + r * WordsOf(Precision::kBfloat16, x.cols));
-    for (int64_t k = 0; k < x.cols; k += kVectorLanes) {
-      const VF v = LoadPart(x.row(r) + k, x.cols - k, 0.0f);
+    ForEachVector(x.row(r), x.cols, [&](int64_t k, VF v) HWY_ATTR {
       const VU half = hn::ShiftRight<16>(Rounded(v));
       hn::StoreU(hn::DemoteTo(d16, hn::BitCast(DI(), half)), d16, out + k);
-    }
+    });
+  }
+}
+
+void RoundRowsWideKernel(const Matrix<const float>& x, float* to) {
+  const DF d;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    float* out = to + r * 2 * WordsOf(Precision::kBfloat16, x.cols);
+    ForEachVector(x.row(r), x.cols, [&](int64_t k, VF v) HWY_ATTR {
+      hn::StoreU(hn::BitCast(d, Rounded(v)), d, out + k);
+    });
+    if (x.cols % 2 != 0) out[x.cols] = 0.0f;
   }
 }
 
@@ -83,18 +103,20 @@ float QuantizeRow(const float* x, int64_t depth, uint8_t* to) {
   const DI di;
   const hn::Rebind<uint8_t, DF> d8;
   VI max = hn::Zero(di);
-  for (int64_t k = 0; k < depth; k += kVectorLanes) {
-    max = hn::Max(max, MagnitudeBits(LoadPart(x + k, depth - k, 0.0f)));
-  }
+  ForEachVector(x, depth, [&](int64_t, VF v) HWY_ATTR {
+    max = hn::Max(max, MagnitudeBits(v));
+  });
   const Int8Scale scale = ScaleOf(hn::GetLane(hn::MaxOfLanes(di, max)));
   const VF inverse = hn::Set(d, scale.inverse);
-  const auto used = hn::Gt(inverse, hn::Zero(d));
-  for (int64_t k = 0; k < depth; k += kVectorLanes) {
-    const VF v = hn::IfThenElseZero(used, LoadPart(x + k, depth - k, 0.0f));
-    const VI q = hn::NearestInt(hn::Mul(v, inverse));
-    hn::StoreU(hn::DemoteTo(d8, hn::Add(q, hn::Set(di, kInt8Offset))), d8,
-               to + k);
+  if (scale.inverse == 0.0f) {
+    std::memset(to, kInt8Offset, depth);
+    return scale.scale;
   }
+  ForEachVector(x, depth, [&](int64_t k, VF v) HWY_ATTR {
+    const VI q = hn::NearestInt(hn::Mul(v, inverse));
+    const VI offset = hn::Add(q, hn::Set(di, kInt8Offset));
+    hn::StoreU(hn::U8FromU32(hn::BitCast(DU(), offset)), d8, to + k);
+  });
   return scale.scale;
 }
 
@@ -176,12 +198,17 @@ HWY_AFTER_NAMESPACE();
 namespace recurve::cpu {
 
 HWY_EXPORT(RoundRowsKernel);
+HWY_EXPORT(RoundRowsWideKernel);
 HWY_EXPORT(QuantizeRowsKernel);
 HWY_EXPORT(RoundColumnsKernel);
 HWY_EXPORT(QuantizeColumnsKernel);
 
 void RoundRows(Matrix<const float> x, uint32_t* to) {
   HWY_DYNAMIC_DISPATCH(RoundRowsKernel)(x, to);
+}
+
+void RoundRowsWide(Matrix<const float> x, float* to) {
+  HWY_DYNAMIC_DISPATCH(RoundRowsWideKernel)(x, to);
 }
 
 void QuantizeRows(Matrix<const float> x, uint32_t* to, float* scales) {

@@ -37,6 +37,9 @@ inline constexpr int64_t kRowSlackWords = 16;
 // Rows x to words [rows][WordsOf(kBfloat16, x.cols)].
 void RoundRows(Matrix<const float> x, uint32_t* to);
 
+// The same values as floats, [rows][2 * WordsOf(kBfloat16, x.cols)].
+void RoundRowsWide(Matrix<const float> x, float* to);
+
 // Rows x to words [rows][WordsOf(kInt8, x.cols)] of unsigned bytes, each the
 // int8 plus kInt8Offset, and scales [rows].
 inline constexpr int32_t kInt8Offset = 128;

@@ -101,25 +101,32 @@ void MultiplyFloat32(Matrix<const float> x, const PackedColumns& w,
   }
 }
 
-// Rows in the words that products with w take. Memory is the thread's, kept
-// from one call to the next.
+// Rows as products of narrow factors take them.
 struct NarrowRows {
-  const uint32_t* words = nullptr;
-  const float* scales = nullptr;
+  const uint32_t* words = nullptr;  // of bf16 or int8; of float32 if wide
+  const float* scales = nullptr;    // of int8
+  bool wide = false;
 };
 
-NarrowRows Narrow(Precision precision, Matrix<const float> x) {
+// Converts at most kChunkRows rows into memory that the thread keeps from one
+// call to the next.
+NarrowRows Narrow(Precision precision, Matrix<const float> x, DotProducts how) {
   thread_local std::vector<uint32_t> words;
   thread_local float scales[kChunkRows];
   if (precision == Precision::kFloat32) return {};
-  const size_t size = kChunkRows * WordsOf(precision, x.cols) + kRowSlackWords;
+  const bool wide =
+      precision == Precision::kBfloat16 && !TakesBfloat16Pairs(x.rows, how);
+  const size_t size =
+      kChunkRows * WordsOf(precision, x.cols) * (wide ? 2 : 1) + kRowSlackWords;
   if (words.size() < size) words.resize(size);
-  if (precision == Precision::kBfloat16) {
+  if (wide) {
+    RoundRowsWide(x, reinterpret_cast<float*>(words.data()));
+  } else if (precision == Precision::kBfloat16) {
     RoundRows(x, words.data());
-    return {words.data()};
+  } else {
+    QuantizeRows(x, words.data(), scales);
   }
-  QuantizeRows(x, words.data(), scales);
-  return {words.data(), scales};
+  return {words.data(), scales, wide};
 }
 
 void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,
@@ -134,10 +141,10 @@ void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,
   block.u_stride = u.stride;
   block.rows = u.rows;
   block.cols = u.cols;
-  if (w.precision == Precision::kBfloat16) {
-    MultiplyBfloat16(block, how);
-  } else {
+  if (w.precision == Precision::kInt8) {
     MultiplyInt8(block, how);
+  } else {
+    MultiplyBfloat16(block, !x.wide);
   }
 }
 
@@ -149,7 +156,7 @@ void MultiplyChunk(Matrix<const float> x, const PackedColumns& w,
   const int64_t panel_bytes = PanelWords(w.precision, w.depth) * kWordBytes;
   const int64_t part_cols =
       std::max<int64_t>(1, kPartBytes / panel_bytes) * kColumnUnit;
-  const NarrowRows rows = Narrow(w.precision, x);
+  const NarrowRows rows = Narrow(w.precision, x, how);
   for (int64_t col = 0; col < w.cols; col += part_cols) {
     const int64_t cols = std::min(part_cols, w.cols - col);
     const PackedColumns part = Slice(w, col, cols);

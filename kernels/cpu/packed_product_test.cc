@@ -145,8 +145,9 @@ TEST(PackedProductTest, Float32HasTheBitsOfMatMul) {
 // products.
 void ForEachWay(const std::function<void(DotProducts)>& f) {
   ForEachInstructionSet([&] {
-    for (DotProducts how : {DotProducts::kFastest, DotProducts::kPortable}) {
-      SCOPED_TRACE(how == DotProducts::kFastest ? "fastest" : "portable");
+    for (DotProducts how : {DotProducts::kFastest, DotProducts::kNative,
+                            DotProducts::kPortable}) {
+      SCOPED_TRACE(static_cast<int>(how));
       f(how);
     }
   });
@@ -212,6 +213,30 @@ TEST(PackedProductTest, Bfloat16IsTheProductOfRoundedFactors) {
       ExpectProduct(expected, ToBfloat16(x), rounded, bias);
     }
   }
+}
+
+// Products of about 1e-38: subnormal sums, and those that leave them behind.
+TEST(PackedProductTest, Bfloat16SubnormalSumsAreZeroWhereverTheyAreMade) {
+  constexpr int64_t kRows = 9, kDepth = 34, kCols = 50;
+  Weights weights(kDepth, kCols, 1);
+  std::vector<float> x = RandomFloats(kRows * kDepth, 2);
+  for (float& value : weights.values) value *= 1.5e-19f;
+  for (float& value : x) value *= 1.5e-19f;
+  const auto multiply = [&](DotProducts how) {
+    const Packed packed(Precision::kBfloat16, weights, {{0, kCols}});
+    return Multiply({x.data(), kRows, kDepth}, packed.columns(), nullptr, how);
+  };
+  int64_t zeros = 0;
+  for (float value : multiply(DotProducts::kFastest)) {
+    EXPECT_NE(std::fpclassify(value), FP_SUBNORMAL);
+    zeros += value == 0.0f;
+  }
+  EXPECT_GT(zeros, kRows * kCols / 10);
+  EXPECT_LT(zeros, kRows * kCols * 9 / 10);
+  EXPECT_TRUE(SameBits(multiply(DotProducts::kNative),
+                       multiply(DotProducts::kPortable)));
+  volatile float tiny = 1e-30f;
+  EXPECT_NE(tiny * 1e-10f, 0.0f) << "flushing outlasted the product";
 }
 
 // Integers and the scale that they were divided by.
