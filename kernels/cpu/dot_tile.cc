@@ -316,6 +316,10 @@ void MultiplyBlockOf(const DotBlock& block, int64_t footer_rows) {
   }
 }
 
+bool HasBfloat16Pairs(DotInstructions has) {
+  return HWY_TARGET == HWY_AVX3 && has.avx512_bf16;
+}
+
 void MultiplyBfloat16Kernel(const DotBlock& block,
                             [[maybe_unused]] bool pairs) {
 #if HWY_TARGET == HWY_AVX3
@@ -388,14 +392,15 @@ const DotInstructions& Detected() {
 
 }  // namespace
 
+HWY_EXPORT(HasBfloat16Pairs);
 HWY_EXPORT(MultiplyBfloat16Kernel);
 HWY_EXPORT(MultiplyInt8Kernel);
 
 bool TakesBfloat16Pairs(int64_t rows, DotProducts how) {
   constexpr int64_t kFewRows = 2;
   const DotInstructions& has = Detected();
-  if (how == DotProducts::kPortable || !has.avx512_bf16) return false;
-  if ((hwy::SupportedTargets() & HWY_AVX3) == 0) return false;
+  if (how == DotProducts::kPortable) return false;
+  if (!HWY_DYNAMIC_DISPATCH(HasBfloat16Pairs)(has)) return false;
   return how == DotProducts::kNative || has.fast_bf16 || rows <= kFewRows;
 }
 
