@@ -46,12 +46,16 @@ def _kept(*key, fill):
     return folder
 
 
-def _install(folder, *arguments):
-    """Installs with the pip of the environment in a folder."""
+def _python(folder):
+    return os.path.join(folder, "bin", "python")
+
+
+def _install(python, *arguments, environment=None):
+    """Installs with that python's pip."""
     pip = subprocess.run(
-        [os.path.join(folder, "bin", "python"), "-m", "pip", "install",
-         "--disable-pip-version-check", "--no-cache-dir", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-cache-dir",
+         *arguments],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if pip.returncode == 0:
         return
     if _UNREACHABLE.search(pip.stdout):
@@ -64,14 +68,24 @@ def _install(folder, *arguments):
 
 def python_with(*requirements):
     """The python of an environment with these `name==version`."""
-    folder = _kept(*requirements, fill=lambda folder: _install(folder, *requirements))
-    return os.path.join(folder, "bin", "python")
+    return _python(
+        _kept(*requirements, fill=lambda folder: _install(_python(folder), *requirements)))
 
 
-def folder_of(requirement):
-    """A folder to import one package from, without what it depends on."""
+def folder_of(requirement, built_with=None):
+    """A folder to import one package from, without what it depends on.
+
+    `built_with`: the python whose packages it needs to be built from source; its build sees no
+    CUDA compiler.
+    """
 
     def fill(folder):
-        _install(folder, "--no-deps", "--target", os.path.join(folder, "alone"), requirement)
+        alone = ["--no-deps", "--target", os.path.join(folder, "alone"), requirement]
+        if built_with is None:
+            _install(_python(folder), *alone)
+        else:
+            _install(built_with, "--no-build-isolation", *alone,
+                     environment={**os.environ, "PATH": "/usr/bin:/bin"})
 
-    return os.path.join(_kept("alone", requirement, fill=fill), "alone")
+    key = ["alone", requirement] + ([built_with] if built_with else [])
+    return os.path.join(_kept(*key, fill=fill), "alone")

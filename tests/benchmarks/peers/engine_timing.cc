@@ -4,8 +4,8 @@
 //   {"prepare": {"kind": "inference", "hidden": 512, "layers": 2, "batch": 32,
 //                "length": 128, "moved_bytes": 0}}    -> {"variant": "sru"}
 //   {"time": 3}        -> {"seconds": 0.1} for three turns of what is prepared
-//   {"memory": true}   -> {"bytes": 1000}, the most memory held since the start
-//                         over what was held then
+//   {"memory": true}   -> {"bytes": 1000}, the most memory held since the last
+//                         such request, or the start, over what was held then
 //
 // or {"error": "why"}. tests/benchmarks/peers/worker.py says the same for the
 // peers; engine_timing --help has the subjects.
@@ -64,16 +64,13 @@ int64_t StatusBytes(const std::string& name) {
 class Timer {
  public:
   explicit Timer(std::unique_ptr<DevicePool> pool) : pool_(std::move(pool)) {
-    std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts anew
-    bytes_at_start_ = StatusBytes("VmRSS");
+    WatchMemory();
   }
 
   absl::StatusOr<Json> Answer(const Json& request) {
     if (request.contains("prepare")) return Prepare(request.at("prepare"));
     if (request.contains("time")) return Time(request.at("time"));
-    if (request.contains("memory")) {
-      return Json{{"bytes", StatusBytes("VmHWM") - bytes_at_start_}};
-    }
+    if (request.contains("memory")) return Memory();
     return absl::InvalidArgumentError("prepare, time or memory");
   }
 
@@ -106,8 +103,19 @@ class Timer {
     return Json{{"seconds", absl::ToDoubleSeconds(absl::Now() - begin)}};
   }
 
+  Json Memory() {
+    const int64_t growth = StatusBytes("VmHWM") - watched_from_bytes_;
+    WatchMemory();
+    return Json{{"bytes", growth}};
+  }
+
+  void WatchMemory() {
+    std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM starts anew
+    watched_from_bytes_ = StatusBytes("VmRSS");
+  }
+
   const std::unique_ptr<DevicePool> pool_;
-  int64_t bytes_at_start_ = 0;
+  int64_t watched_from_bytes_ = 0;
   std::unique_ptr<Work> work_;
 };
 

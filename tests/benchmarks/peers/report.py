@@ -1,0 +1,164 @@
+#!/usr/bin/python3
+"""Tables of what run has measured: report.py FILE.json..."""
+
+import json
+import os
+import statistics
+import sys
+
+sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
+# pylint: disable=wrong-import-position
+from tests.benchmarks.measuring import markdown
+from tests.benchmarks.peers import cases, results, targets
+
+NOTHING = "-"
+OURS = {"recurve_sru": "Recurve SRU", "recurve_qrnn": "Recurve QRNN"}
+# Whose cell does the same work, for the ratio: LSTM and GRU beside SRU.
+BESIDE = {subject: "recurve_qrnn" if subject == "fastai_qrnn" else "recurve_sru"
+          for subject in cases.PEERS}
+
+
+def number(value):
+    """To three digits."""
+    if value is None:
+        return NOTHING
+    return "%.0f" % value if value >= 100 else "%.3g" % value
+
+
+def spread(cell):
+    """Median and range of the rounds in milliseconds."""
+    milliseconds = sorted(1e3 * seconds for seconds in cell.get("seconds", []))
+    if not milliseconds:
+        return cell.get("note", NOTHING)
+    middle = number(statistics.median(milliseconds))
+    if "note" in cell:
+        return "%s (%s)" % (middle, cell["note"])
+    return "%s (%s..%s)" % (middle, number(milliseconds[0]), number(milliseconds[-1]))
+
+
+def measured_cases(measured):
+    return [case for kind in ("inference", "step", "training")
+            for case in measured.cases_of(kind)]
+
+
+def times(measured):
+    subjects = {"products": "products alone", "copy": "copy", **OURS, **cases.PEERS}
+    rows = []
+    for case in measured_cases(measured):
+        floor = measured.floor(case)
+        cells = [spread(measured.cell(case, subject)) for subject in subjects]
+        cells.insert(2, number(floor and 1e3 * floor))
+        rows.append([cases.name(case), *cells])
+    names = list(subjects.values())
+    names.insert(2, "floor")
+    return markdown(["ms: median (min..max)", *names], rows)
+
+
+def ratios(measured):
+    rows = [[cases.name(case),
+             *(number(measured.ratio(case, "products", ours)) for ours in OURS),
+             *(number(measured.ratio(case, peer, ours)) for peer, ours in BESIDE.items())]
+            for case in measured_cases(measured)]
+    return markdown(["", *("products / " + name for name in OURS.values()),
+                     *("%s / %s" % (cases.PEERS[peer], OURS[ours])
+                       for peer, ours in BESIDE.items())], rows)
+
+
+def served(measured):
+    rows = [[cases.name(case), spread(measured.cell(case, "recurve_sru", "served")),
+             spread(measured.cell(case, "served_sru", "served")),
+             number(measured.ratio(case, "served_sru", "recurve_sru", "served"))]
+            for case in measured.cases_of("served")]
+    return markdown(["Recurve SRU, ms", "engine", "one client's calls", "ratio"], rows)
+
+
+def scaling(measured):
+    rows = [[cases.name(case), subject, spread(cell),
+             number(cases.rows(case) / measured.median(case, subject, "scaling"))]
+            for case in measured.cases_of("scaling")
+            for subject in ("recurve_sru", cases.ONE_DEVICE, cases.TWO_DEVICES)
+            for cell in [measured.cell(case, subject, "scaling")] if cell.get("seconds")]
+    return markdown(["Recurve SRU", "devices", "ms", "rows/s"], rows)
+
+
+def memory(measured):
+    rows = [[cases.name(cases.Case(**entry["case"])), entry["subject"],
+             "%.1f" % (entry["bytes"] / 2**20)] for entry in measured.data.get("memory", [])]
+    return markdown(["peak memory of training steps", "", "MiB"], rows)
+
+
+def target_row(target, measured):
+    found = target.ratios(measured)
+    if not found:
+        return [target.work, number(target.goal), "not measured", "", ""]
+    met = [name for name, ratio in found.items() if ratio >= target.goal]
+    worst = min(found, key=found.get)
+    return [target.work, number(target.goal),
+            "%s..%s" % (number(found[worst]), number(max(found.values()))),
+            "%d of %d" % (len(met), len(found)),
+            "yes" if len(met) == len(found) else "NO: " + worst]
+
+
+def target_table(measured):
+    return markdown(["work", "target, at least", "measured", "cells that meet it", "met"],
+                    [target_row(target, measured) for target in targets.TARGETS])
+
+
+def versions(data):
+    lines = ["- %s: %s" % entry for entry in sorted(data["versions"].items())]
+    lines += ["- %s: its output is ours within %.1e" % entry
+              for entry in sorted(data["differences"].items())]
+    return "\n".join(lines)
+
+
+def variants(data):
+    """Where a peer has several ways: how often each was the fastest."""
+    counts = {}
+    for cell in data["cells"]:
+        if cell["subject"] in cases.PEERS and cell.get("variant"):
+            count = counts.setdefault(cell["subject"], {})
+            count[cell["variant"]] = count.get(cell["variant"], 0) + 1
+    return "\n".join(
+        "- %s: the fastest was %s" % (subject, ", ".join(
+            "%s in %d cases" % pair for pair in count.items()))
+        for subject, count in counts.items() if len(count) > 1)
+
+
+def report(data):
+    measured = results.Results(data)
+    parts = [data["machine"] + "; %d threads, %d rounds" % (data["threads"], data["rounds"]),
+             versions(data), variants(data)]
+    if measured_cases(measured):
+        parts += [times(measured), ratios(measured)]
+    for section, table in (("served", served), ("scaling", scaling)):
+        if measured.cases_of(section):
+            parts.append(table(measured))
+    if data.get("memory"):
+        parts.append(memory(measured))
+    parts.append(target_table(measured))
+    return "\n\n".join(part for part in parts if part)
+
+
+def merged(parts):
+    """One of several runs of the same machine: later cells are added to the first's."""
+    first, *others = parts
+    for other in others:
+        for field in ("cells", "memory"):
+            first[field] += other[field]
+        for field in ("versions", "differences"):
+            first[field].update(other[field])
+    return first
+
+
+def main():
+    parts = []
+    for path in sys.argv[1:]:
+        with open(path, encoding="utf-8") as file:
+            parts.append(json.load(file))
+    if not parts:
+        sys.exit(__doc__)
+    print(report(merged(parts)))
+
+
+if __name__ == "__main__":
+    main()
