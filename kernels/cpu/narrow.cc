@@ -98,6 +98,14 @@ void RoundRowsWideKernel(const Matrix<const float>& x, float* to) {
   }
 }
 
+// The bits of 1.5 * 2^23 + kInt8Offset + n, with n = v * inverse rounded to the
+// nearest integer, |n| <= 127: the sum has no bits for a fraction. Its lowest
+// byte is n + kInt8Offset. (NearestInt also looks after what overflows.)
+HWY_INLINE VU IntegerBits(VF v, VF inverse) {
+  const VF shift = hn::Set(DF(), 0x1.8p23f + kInt8Offset);
+  return hn::BitCast(DU(), hn::Add(hn::Mul(v, inverse), shift));
+}
+
 float QuantizeRow(const float* x, int64_t depth, uint8_t* to) {
   const DF d;
   const DI di;
@@ -113,9 +121,8 @@ float QuantizeRow(const float* x, int64_t depth, uint8_t* to) {
     return scale.scale;
   }
   ForEachVector(x, depth, [&](int64_t k, VF v) HWY_ATTR {
-    const VI q = hn::NearestInt(hn::Mul(v, inverse));
-    const VI offset = hn::Add(q, hn::Set(di, kInt8Offset));
-    hn::StoreU(hn::U8FromU32(hn::BitCast(DU(), offset)), d8, to + k);
+    const VU byte = hn::And(IntegerBits(v, inverse), hn::Set(DU(), 0xff));
+    hn::StoreU(hn::U8FromU32(byte), d8, to + k);
   });
   return scale.scale;
 }
@@ -166,13 +173,14 @@ void QuantizeColumnVector(const Matrix<const float>& w, int64_t count,
   }
   const VF inverse = hn::Load(d, inverses);
   const auto used = hn::Gt(inverse, hn::Zero(d));
+  const VI zero = hn::BitCast(di, IntegerBits(hn::Zero(d), inverse));
   VI sum = hn::Zero(di);
   for (int64_t k = 0; k < w.rows; k += 4, to += stride) {
     VI word = hn::Zero(di);
     for (int64_t i = 0; i < 4 && k + i < w.rows; ++i) {
       const VF v =
           hn::IfThenElseZero(used, LoadPart(w.row(k + i), count, 0.0f));
-      const VI q = hn::NearestInt(hn::Mul(v, inverse));
+      const VI q = hn::Sub(hn::BitCast(di, IntegerBits(v, inverse)), zero);
       sum = hn::Add(sum, q);
       const VI byte = hn::And(q, hn::Set(di, 0xff));
       word = hn::Or(word, hn::ShiftLeftSame(byte, static_cast<int>(8 * i)));
