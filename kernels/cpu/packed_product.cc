@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
+#include <memory>
 
 #include "absl/types/span.h"
 #include "kernels/cpu/dot_tile.h"
@@ -20,8 +20,13 @@ namespace {
 constexpr int64_t kWordBytes = 4;
 static_assert(sizeof(float) == kWordBytes);
 
-// Rows whose tiles walk over a part of w together.
-constexpr int64_t kChunkRows = 64;
+// Most rows whose tiles walk over a part of w together.
+constexpr int64_t kMaxChunkRows = 64;
+
+// Words for rows that are converted.
+constexpr int64_t kScratchWords =
+    kPackedProductScratchBytes / kWordBytes - kRowSlackWords;
+static_assert(kMaxNarrowDepth <= kScratchWords);
 
 // Columns of the weights that lie side by side in one panel.
 struct Run {
@@ -101,6 +106,20 @@ void MultiplyFloat32(Matrix<const float> x, const PackedColumns& w,
   }
 }
 
+// Words that a row takes as products of narrow factors want it.
+int64_t RowWords(Precision precision, int64_t depth, bool wide) {
+  return WordsOf(precision, depth) * (wide ? 2 : 1);
+}
+
+// Rows whose tiles walk over a part of w together: as many as there is room for
+// in the thread's scratch.
+int64_t ChunkRows(Precision precision, int64_t depth) {
+  if (precision == Precision::kFloat32) return kMaxChunkRows;
+  const bool wide = precision == Precision::kBfloat16;
+  return std::min(kMaxChunkRows,
+                  kScratchWords / RowWords(precision, depth, wide));
+}
+
 // Rows as products of narrow factors take them.
 struct NarrowRows {
   const uint32_t* words = nullptr;  // of bf16 or int8; of float32 if wide
@@ -108,25 +127,22 @@ struct NarrowRows {
   bool wide = false;
 };
 
-// Converts at most kChunkRows rows into memory that the thread keeps from one
-// call to the next.
+// Converts a chunk of rows, into the thread's scratch.
 NarrowRows Narrow(Precision precision, Matrix<const float> x, DotProducts how) {
-  thread_local std::vector<uint32_t> words;
-  thread_local float scales[kChunkRows];
   if (precision == Precision::kFloat32) return {};
+  thread_local const std::unique_ptr<uint32_t[]> words(
+      new uint32_t[kPackedProductScratchBytes / kWordBytes]);
+  thread_local float scales[kMaxChunkRows];
   const bool wide =
       precision == Precision::kBfloat16 && !TakesBfloat16Pairs(x.rows, how);
-  const size_t size =
-      kChunkRows * WordsOf(precision, x.cols) * (wide ? 2 : 1) + kRowSlackWords;
-  if (words.size() < size) words.resize(size);
   if (wide) {
-    RoundRowsWide(x, reinterpret_cast<float*>(words.data()));
+    RoundRowsWide(x, reinterpret_cast<float*>(words.get()));
   } else if (precision == Precision::kBfloat16) {
-    RoundRows(x, words.data());
+    RoundRows(x, words.get());
   } else {
-    QuantizeRows(x, words.data(), scales);
+    QuantizeRows(x, words.get(), scales);
   }
-  return {words.data(), scales, wide};
+  return {words.get(), scales, wide};
 }
 
 void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,
@@ -148,7 +164,7 @@ void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,
   }
 }
 
-// At most kChunkRows rows, by parts of w that stay in cache while all rows'
+// A chunk of rows, by parts of w that stay in cache while all rows'
 // tiles walk over them.
 void MultiplyChunk(Matrix<const float> x, const PackedColumns& w,
                    const float* bias, Matrix<float> u, DotProducts how) {
@@ -199,8 +215,9 @@ PackedColumns Pack(Precision precision, Matrix<const float> weights,
 void MultiplyPacked(Matrix<const float> x, const PackedColumns& w,
                     const float* bias, Matrix<float> u, DotProducts how) {
   assert(x.cols == w.depth && u.cols == w.cols && u.rows == x.rows);
-  for (int64_t row = 0; row < x.rows; row += kChunkRows) {
-    const int64_t rows = std::min(kChunkRows, x.rows - row);
+  const int64_t chunk = ChunkRows(w.precision, w.depth);
+  for (int64_t row = 0; row < x.rows; row += chunk) {
+    const int64_t rows = std::min(chunk, x.rows - row);
     MultiplyChunk(x.row_range(row, rows), w, bias, u.row_range(row, rows), how);
   }
 }

@@ -172,7 +172,7 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{1, 1, 1},     {2, 3, 47},     {9, 16, 48},
                              {64, 65, 49},  {130, 34, 200}, {7, 1030, 101},
-                             {65, 2051, 10}};
+                             {67, 9001, 3}, {65, 2051, 10}};
 
 // Expects x w + bias, each sum of n terms within a rounding's share of its
 // terms' magnitudes.
@@ -303,7 +303,7 @@ TEST(PackedProductTest, Int8IsExactInIntegersOnEveryInstructionSet) {
 }
 
 TEST(PackedProductTest, Int8SumsOfExtremesDoNotOverflowOrSaturate) {
-  const int64_t depth = kMaxInt8Depth;
+  const int64_t depth = kMaxNarrowDepth;
   Weights weights(depth, 3, 1);
   std::vector<float> x(2 * depth);
   for (int64_t k = 0; k < depth; ++k) {
