@@ -73,10 +73,11 @@ def served(measured):
 
 
 def scaling(measured):
-    rows = [[cases.name(case), subject, spread(cell),
+    devices = {"recurve_sru": "cpu:%d" % measured.data["threads"],
+               cases.ONE_DEVICE: cases.ONE_DEVICE, cases.TWO_DEVICES: cases.TWO_DEVICES}
+    rows = [[cases.name(case), name, spread(cell),
              number(cases.rows(case) / measured.median(case, subject, "scaling"))]
-            for case in measured.cases_of("scaling")
-            for subject in ("recurve_sru", cases.ONE_DEVICE, cases.TWO_DEVICES)
+            for case in measured.cases_of("scaling") for subject, name in devices.items()
             for cell in [measured.cell(case, subject, "scaling")] if cell.get("seconds")]
     return markdown(["Recurve SRU", "devices", "ms", "rows/s"], rows)
 
