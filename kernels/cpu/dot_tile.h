@@ -33,8 +33,8 @@ bool TakesBfloat16Pairs(int64_t rows, DotProducts how);
 
 // Element (i, j) of u is one sum in float32: for each word in order, fma of its
 // second terms, then fma of its first, subnormal sums being 0 (as VDPBF16PS
-// does). `pairs` is
-// as TakesBfloat16Pairs says; if false, x is floats, [rows][2 * words].
+// does). `pairs` is as TakesBfloat16Pairs says; if false, x is floats,
+// [rows][2 * words].
 void MultiplyBfloat16(const DotBlock& block, bool pairs);
 
 // Element (i, j) of u is float(sum) * row_scales[i] * the column's scale, the
