@@ -85,7 +85,7 @@ def scaling(measured):
 def memory(measured):
     rows = [[cases.name(cases.Case(**entry["case"])), entry["subject"],
              "%.1f" % (entry["bytes"] / 2**20)] for entry in measured.data.get("memory", [])]
-    return markdown(["peak memory of training steps", "", "MiB"], rows)
+    return markdown(["peak memory of training steps, least of some processes", "", "MiB"], rows)
 
 
 def target_row(target, measured):
