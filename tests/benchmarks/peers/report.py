@@ -9,7 +9,7 @@ import sys
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 # pylint: disable=wrong-import-position
 from tests.benchmarks.measuring import markdown
-from tests.benchmarks.peers import cases, results, targets
+from tests.benchmarks.peers import cases, floor, results, targets
 
 NOTHING = "-"
 OURS = {"recurve_sru": "Recurve SRU", "recurve_qrnn": "Recurve QRNN"}
@@ -45,21 +45,26 @@ def times(measured):
     subjects = {"products": "products alone", "copy": "copy", **OURS, **cases.PEERS}
     rows = []
     for case in measured_cases(measured):
-        floor = measured.floor(case)
+        least = measured.floor(case)
         cells = [spread(measured.cell(case, subject)) for subject in subjects]
-        cells.insert(2, number(floor and 1e3 * floor))
+        cells.insert(2, number(least and 1e3 * least))
         rows.append([cases.name(case), *cells])
     names = list(subjects.values())
     names.insert(2, "floor")
     return markdown(["ms: median (min..max)", *names], rows)
 
 
+def product_speed(measured, case):
+    seconds = measured.median(case, "products")
+    return number(seconds and floor.product_flops(case) / seconds / 1e9)
+
+
 def ratios(measured):
-    rows = [[cases.name(case),
+    rows = [[cases.name(case), product_speed(measured, case),
              *(number(measured.ratio(case, "products", ours)) for ours in OURS),
              *(number(measured.ratio(case, peer, ours)) for peer, ours in BESIDE.items())]
             for case in measured_cases(measured)]
-    return markdown(["", *("products / " + name for name in OURS.values()),
+    return markdown(["", "products, GFLOP/s", *("products / " + name for name in OURS.values()),
                      *("%s / %s" % (cases.PEERS[peer], OURS[ours])
                        for peer, ours in BESIDE.items())], rows)
 
