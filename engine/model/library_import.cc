@@ -1,6 +1,5 @@
 #include "engine/model/library_import.h"
 
-#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "engine/base/finite.h"
 #include "engine/model/library_names.h"
 #include "kernels/status.h"
 
@@ -67,12 +67,10 @@ absl::Status CheckKeys(const std::vector<LibraryTensor>& expected,
 
 absl::Status CheckFinite(const std::string& key,
                          const std::vector<float>& values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", QuotedName(key), ": element ", i, " is ", values[i]));
-  }
-  return absl::OkStatus();
+  const auto bad = FirstNotFinite(values);
+  if (!bad.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", QuotedName(key), ": element ", *bad, " is ", values[*bad]));
 }
 
 // Where a tied table stands in the checkpoint twice.

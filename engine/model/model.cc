@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/finite.h"
 #include "engine/model/config.h"
 #include "kernels/status.h"
 
@@ -233,13 +234,11 @@ absl::Status CheckFeatures(const SequenceBatch& batch, int64_t size) {
         absl::StrCat("features: ", count, " numbers, but cu_seqlens ends at ",
                      batch.num_rows(), " and each row has ", size));
   }
-  for (int64_t i = 0; i < count; ++i) {
-    if (std::isfinite(batch.features[i])) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("features (", RowPlace(batch, i / size), ", column ",
-                     i % size, "): ", batch.features[i], " is not finite"));
-  }
-  return absl::OkStatus();
+  const auto bad = FirstNotFinite(batch.features);
+  if (!bad.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("features (", RowPlace(batch, *bad / size), ", column ",
+                   *bad % size, "): ", batch.features[*bad], " is not finite"));
 }
 
 absl::Status CheckClasses(absl::Span<const int32_t> classes, int64_t rows,
@@ -265,13 +264,11 @@ absl::Status CheckValues(absl::Span<const float> values, int64_t rows,
         absl::StrCat("targets.values: ", values.size(), " of them for ", rows,
                      " rows of ", cols));
   }
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("targets.values (row ", i / cols, ", column ", i % cols,
-                     "): ", values[i], " is not finite"));
-  }
-  return absl::OkStatus();
+  const auto bad = FirstNotFinite(values);
+  if (!bad.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("targets.values (row ", *bad / cols, ", column ",
+                   *bad % cols, "): ", values[*bad], " is not finite"));
 }
 
 absl::Status CheckWeights(absl::Span<const float> weights, int64_t rows) {

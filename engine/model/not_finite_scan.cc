@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/finite.h"
 #include "engine/model/transfer.h"
 #include "kernels/status.h"
 
 namespace recurve {
 namespace {
-
-bool AllFinite(const float* numbers, int64_t count) {
-  return std::all_of(numbers, numbers + count,
-                     [](float x) { return std::isfinite(x); });
-}
 
 class ActivationScan {
  public:
@@ -89,7 +85,8 @@ class ActivationScan {
     const bool steps = rows_of == RowsOf::kSteps;
     const int64_t begin = steps ? cu_seqlens_[b] : b;
     const int64_t end = steps ? cu_seqlens_[b + 1] : b + 1;
-    return AllFinite(host.data() + begin * cols, (end - begin) * cols);
+    return AllFinite({host.data() + begin * cols,
+                      static_cast<size_t>((end - begin) * cols)});
   }
   RowsOf output_rows() const {
     return model_.pools() ? RowsOf::kSequences : RowsOf::kSteps;

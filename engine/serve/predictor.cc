@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "engine/base/finite.h"
 #include "engine/serve/output_selection.h"
 #include "kernels/status.h"
 
@@ -35,13 +36,11 @@ absl::Status CheckState(const PredictRequest& request) {
         absl::StrCat("state: ", size, " numbers, expected ", want, " (",
                      sequences, " sequences of ", model.state_size(), ")"));
   }
-  for (int64_t i = 0; i < size; ++i) {
-    if (std::isfinite(request.state[i])) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("state: number ", i % model.state_size(), " of sequence ",
-                     i / model.state_size(), " is NaN or infinite"));
-  }
-  return absl::OkStatus();
+  const auto bad = FirstNotFinite(request.state);
+  if (!bad.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("state: number ", *bad % model.state_size(), " of sequence ",
+                   *bad / model.state_size(), " is NaN or infinite"));
 }
 
 bool WantsClasses(const OutputSelection& selection) {

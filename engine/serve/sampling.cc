@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/finite.h"
 #include "kernels/random.h"
 
 namespace recurve {
@@ -151,12 +152,11 @@ std::vector<TokenLogProbability> LogProbabilities::Top(int64_t count) const {
 }
 
 absl::Status CheckFinite(absl::Span<const float> logits) {
-  const auto bad = std::find_if(logits.begin(), logits.end(),
-                                [](float x) { return !std::isfinite(x); });
-  if (bad == logits.end()) return absl::OkStatus();
+  const auto bad = FirstNotFinite(logits);
+  if (!bad.has_value()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "the logits are not finite (that of token ", bad - logits.begin(), " is ",
-      *bad, "): no token can be drawn from what this model makes"));
+      "the logits are not finite (that of token ", *bad, " is ", logits[*bad],
+      "): no token can be drawn from what this model makes"));
 }
 
 }  // namespace recurve

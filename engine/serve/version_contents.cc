@@ -1,13 +1,13 @@
 #include "engine/serve/version_contents.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "engine/base/finite.h"
 #include "engine/data/vocabulary.h"
 #include "engine/model/safetensors.h"
 #include "kernels/status.h"
@@ -44,9 +44,8 @@ absl::Status CheckContents(const VersionContents& contents) {
                                                    layout.buffer_size()));
   }
   for (const Parameter& parameter : layout.parameters()) {
-    const float* begin = contents.parameters.data() + parameter.offset;
-    if (!std::all_of(begin, begin + parameter.count(),
-                     [](float x) { return std::isfinite(x); })) {
+    if (!AllFinite({contents.parameters.data() + parameter.offset,
+                    static_cast<size_t>(parameter.count())})) {
       return absl::FailedPreconditionError(
           absl::StrCat("a number of ", parameter.name, " is NaN or infinite"));
     }

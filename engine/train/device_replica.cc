@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/finite.h"
 #include "engine/model/not_finite_scan.h"
 #include "engine/schedule/gradient_tree.h"
 #include "kernels/status.h"
@@ -154,8 +155,7 @@ absl::StatusOr<bool> DeviceReplica::DownloadStates(Range sequences,
   float* host = work.states_after.data() + sequences.begin * state.cols;
   RETURN_IF_ERROR(backend_.Download(host, state.data,
                                     state.rows * state.cols * kFloatBytes));
-  return std::all_of(host, host + state.rows * state.cols,
-                     [](float x) { return std::isfinite(x); });
+  return AllFinite({host, static_cast<size_t>(state.rows * state.cols)});
 }
 
 // --- Sum, update ---

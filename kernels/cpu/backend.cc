@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +21,7 @@
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/mask.h"
 #include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/pool.h"
 
 namespace recurve {
@@ -86,11 +88,18 @@ class CpuBackend : public Backend {
     return Copy(host, device, bytes);
   }
   absl::Status Copy(void* to, const void* from, int64_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
+    auto* const target = static_cast<std::byte*>(to);
+    const auto* const source = static_cast<const std::byte*>(from);
+    ForPieces(bytes, [&](int64_t begin, int64_t count) {
+      std::memcpy(target + begin, source + begin, count);
+    });
     return absl::OkStatus();
   }
   absl::Status Zero(void* data, int64_t bytes) override {
-    if (bytes > 0) std::memset(data, 0, bytes);
+    auto* const target = static_cast<std::byte*>(data);
+    ForPieces(bytes, [&](int64_t begin, int64_t count) {
+      std::memset(target + begin, 0, count);
+    });
     return absl::OkStatus();
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
@@ -161,6 +170,18 @@ class CpuBackend : public Backend {
   }
 
  private:
+  // Memory is read and written by more than one core at a time.
+  template <typename F>
+  void ForPieces(int64_t bytes, const F& f) const {
+    constexpr int64_t kPiece = 128 << 10;
+    const int64_t pieces = (bytes + kPiece - 1) / kPiece;
+    team_.Run([&] {
+      cpu::ParallelFor(pieces, bytes / sizeof(float), [&](int64_t i) {
+        f(i * kPiece, std::min(kPiece, bytes - i * kPiece));
+      });
+    });
+  }
+
   const Team team_;
 };
 
