@@ -18,7 +18,7 @@ namespace {
 absl::Status Bad(absl::string_view entry, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
       "device \"", entry, "\": ", why,
-      "; a device is cpu:THREADS[:memory=SIZE] or "
+      "; a device is cpu:THREADS[:memory=SIZE][:products=fp32|bf16] or "
       "cuda:ORDINAL[:memory=SIZE][:products=fp32|tf32|bf16|fp16]"));
 }
 
@@ -75,15 +75,17 @@ absl::StatusOr<int> ParseCount(absl::string_view entry, absl::string_view text,
                                  " to ", most));
 }
 
-absl::StatusOr<cuda::ProductPrecision> ParsePrecision(absl::string_view entry,
+absl::StatusOr<cuda::ProductPrecision> ParsePrecision(const DeviceSpec& spec,
                                                       absl::string_view text) {
   using cuda::ProductPrecision;
+  const bool cuda = spec.kind == DeviceKind::kCuda;
   if (text == "fp32") return ProductPrecision::kFp32;
-  if (text == "tf32") return ProductPrecision::kTf32;
   if (text == "bf16") return ProductPrecision::kBf16;
-  if (text == "fp16") return ProductPrecision::kFp16;
-  return Bad(entry, absl::StrCat("products \"", text,
-                                 "\" are not fp32, tf32, bf16 or fp16"));
+  if (cuda && text == "tf32") return ProductPrecision::kTf32;
+  if (cuda && text == "fp16") return ProductPrecision::kFp16;
+  return Bad(spec.text,
+             absl::StrCat("products \"", text, "\" are not ",
+                          cuda ? "fp32, tf32, bf16 or fp16" : "fp32 or bf16"));
 }
 
 absl::Status ParseOption(absl::string_view option, DeviceSpec& spec) {
@@ -92,9 +94,8 @@ absl::Status ParseOption(absl::string_view option, DeviceSpec& spec) {
     ASSIGN_OR_RETURN(spec.memory_bytes, ParseSize(spec.text, value));
     return absl::OkStatus();
   }
-  if (spec.kind == DeviceKind::kCuda &&
-      absl::ConsumePrefix(&value, "products=")) {
-    ASSIGN_OR_RETURN(spec.products, ParsePrecision(spec.text, value));
+  if (absl::ConsumePrefix(&value, "products=")) {
+    ASSIGN_OR_RETURN(spec.products, ParsePrecision(spec, value));
     return absl::OkStatus();
   }
   return Bad(spec.text, absl::StrCat("unknown option \"", option, "\""));
@@ -159,11 +160,18 @@ absl::StatusOr<std::vector<DeviceSpec>> ParseDevices(absl::string_view flag) {
 }
 
 std::vector<int> TrainingDevices(absl::Span<const DeviceSpec> specs) {
-  std::vector<int> of_kind[2];
+  const auto is_cuda = [](const DeviceSpec& spec) {
+    return spec.kind == DeviceKind::kCuda;
+  };
+  auto first = std::find_if(specs.begin(), specs.end(), is_cuda);
+  if (first == specs.end()) first = specs.begin();
+  std::vector<int> places;
   for (size_t i = 0; i < specs.size(); ++i) {
-    of_kind[specs[i].kind == DeviceKind::kCuda].push_back(static_cast<int>(i));
+    if (specs[i].kind == first->kind && specs[i].products == first->products) {
+      places.push_back(static_cast<int>(i));
+    }
   }
-  return of_kind[1].empty() ? of_kind[0] : of_kind[1];
+  return places;
 }
 
 }  // namespace recurve

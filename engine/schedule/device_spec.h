@@ -18,7 +18,7 @@ inline constexpr int kMaxDeviceThreads = 1024;
 
 enum class DeviceKind { kCpu, kCuda };
 
-// `cpu:THREADS[:memory=SIZE]` or
+// `cpu:THREADS[:memory=SIZE][:products=fp32|bf16]` or
 // `cuda:ORDINAL[:memory=SIZE][:products=fp32|tf32|bf16|fp16]`, options in any
 // order. SIZE is a whole number of bytes or, with a suffix, of KiB, MiB, GiB,
 // TiB, KB, MB, GB or TB.
@@ -27,8 +27,7 @@ struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCpu;
   int64_t memory_bytes = 0;  // budget; 0 = not limited
   int threads = 1;           // of the host; a CUDA device has one
-  // Of a CUDA device. The ordinal is among the GPUs that the process sees.
-  int ordinal = 0;
+  int ordinal = 0;           // of a CUDA device, among those of this process
   cuda::ProductPrecision products = cuda::ProductPrecision::kFp32;
 };
 
@@ -37,9 +36,10 @@ struct DeviceSpec {
 // CUDA devices, too; whether there is such a GPU is another question.
 absl::StatusOr<std::vector<DeviceSpec>> ParseDevices(absl::string_view flag);
 
-// The places of those that trainings may be on, ascending: devices of one kind,
-// since the bits of a training are those of a kind. CUDA devices if there are
-// any; then the CPU devices beside them serve predictions alone.
+// The places of those that trainings may be on, ascending: devices of one kind
+// that multiply as the first of them does, since that is what the bits of a
+// training depend on. CUDA devices if there are any. The others serve
+// predictions alone.
 std::vector<int> TrainingDevices(absl::Span<const DeviceSpec> specs);
 
 }  // namespace recurve

@@ -80,6 +80,11 @@ TEST(ParseDevices, RefusesWhatIsNotADevice) {
                             "cpu:1:memory=1GiB:x",
                             "cpu:1:memory=1GiB:memory=1GiB",
                             "cpu:1:products=tf32",
+                            "cpu:1:products=fp16",
+                            "cpu:1:products=",
+                            "cpu:1:products",
+                            "cpu:1:products=BF16",
+                            "cpu:1:products=bf16:products=fp32",
                             "cuda",
                             "cuda:",
                             "cuda:-1",
@@ -138,11 +143,35 @@ TEST(ParseDevices, ReadsCudaDevicesWithOptionsInAnyOrder) {
   EXPECT_EQ((*specs)[5].kind, DeviceKind::kCpu);
 }
 
+TEST(ParseDevices, ReadsHowCpuDevicesMultiply) {
+  const auto specs =
+      ParseDevices("cpu:1,cpu:2:products=bf16:memory=1GB,cpu:3:products=fp32");
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ((*specs)[0].products, cuda::ProductPrecision::kFp32);
+  EXPECT_EQ((*specs)[1].products, cuda::ProductPrecision::kBf16);
+  EXPECT_EQ((*specs)[1].memory_bytes, 1'000'000'000);
+  EXPECT_EQ((*specs)[2].products, cuda::ProductPrecision::kFp32);
+  EXPECT_THAT(
+      std::string(ParseDevices("cpu:1:products=fp16").status().message()),
+      HasSubstr("products \"fp16\" are not fp32 or bf16"));
+}
+
 TEST(TrainingDevices, AreOfOneKind) {
   EXPECT_THAT(TrainingDevices(*ParseDevices("cpu:1,cpu:2")), ElementsAre(0, 1));
   EXPECT_THAT(TrainingDevices(*ParseDevices("cuda:0,cuda:0")),
               ElementsAre(0, 1));
   EXPECT_THAT(TrainingDevices(*ParseDevices("cpu:1,cuda:0,cpu:1,cuda:1")),
+              ElementsAre(1, 3));
+}
+
+TEST(TrainingDevices, MultiplyAlike) {
+  EXPECT_THAT(TrainingDevices(*ParseDevices(
+                  "cpu:1:products=bf16,cpu:1,cpu:2:products=bf16")),
+              ElementsAre(0, 2));
+  EXPECT_THAT(TrainingDevices(*ParseDevices("cpu:1,cpu:1:products=bf16")),
+              ElementsAre(0));
+  EXPECT_THAT(TrainingDevices(*ParseDevices(
+                  "cpu:1,cuda:0:products=bf16,cuda:1,cuda:2:products=bf16")),
               ElementsAre(1, 3));
 }
 

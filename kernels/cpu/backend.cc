@@ -23,6 +23,7 @@
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 namespace {
@@ -63,7 +64,8 @@ class Team {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int num_threads) : team_(num_threads) {}
+  CpuBackend(int num_threads, Precision products)
+      : team_(num_threads), products_(products) {}
 
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(
       int64_t bytes) override {
@@ -109,22 +111,22 @@ class CpuBackend : public Backend {
   }
 
   absl::Status SruForward(const SruForwardArgs<float>& args) override {
-    return team_.Run([&] { return cpu::SruForward(args); });
+    return team_.Run([&] { return cpu::SruForward(args, products_); });
   }
   absl::Status SruBackward(const SruBackwardArgs<float>& args) override {
-    return team_.Run([&] { return cpu::SruBackward(args); });
+    return team_.Run([&] { return cpu::SruBackward(args, products_); });
   }
   absl::Status QrnnForward(const QrnnForwardArgs<float>& args) override {
-    return team_.Run([&] { return cpu::QrnnForward(args); });
+    return team_.Run([&] { return cpu::QrnnForward(args, products_); });
   }
   absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args) override {
-    return team_.Run([&] { return cpu::QrnnBackward(args); });
+    return team_.Run([&] { return cpu::QrnnBackward(args, products_); });
   }
   absl::Status LinearForward(const LinearForwardArgs<float>& args) override {
-    return team_.Run([&] { return cpu::LinearForward(args); });
+    return team_.Run([&] { return cpu::LinearForward(args, products_); });
   }
   absl::Status LinearBackward(const LinearBackwardArgs<float>& args) override {
-    return team_.Run([&] { return cpu::LinearBackward(args); });
+    return team_.Run([&] { return cpu::LinearBackward(args, products_); });
   }
   absl::Status EmbeddingForward(
       const EmbeddingForwardArgs<float>& args) override {
@@ -183,12 +185,13 @@ class CpuBackend : public Backend {
   }
 
   const Team team_;
+  const Precision products_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> CreateCpuBackend(int num_threads) {
-  return std::make_unique<CpuBackend>(num_threads);
+std::unique_ptr<Backend> CreateCpuBackend(int num_threads, Precision products) {
+  return std::make_unique<CpuBackend>(num_threads, products);
 }
 
 int64_t CpuWorkspaceBytes(int num_threads) {

@@ -6,14 +6,18 @@
 #include <memory>
 
 #include "kernels/backend.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 
 // A device that computes with num_threads OpenMP threads, the calling one among
-// them. Allocate fails with ResourceExhausted when memory is out.
+// them. Allocate fails with ResourceExhausted when memory is out. All matrix
+// products round their factors as `products` says and add in float32; whatever
+// is stored stays float32.
 //
-// REQUIRES: num_threads >= 1.
-std::unique_ptr<Backend> CreateCpuBackend(int num_threads);
+// REQUIRES: num_threads >= 1; products is kFloat32 or kBfloat16.
+std::unique_ptr<Backend> CreateCpuBackend(
+    int num_threads, Precision products = Precision::kFloat32);
 
 // Bytes that the threads of such a device keep for themselves from their first
 // matrix products on, besides what Allocate gives out.

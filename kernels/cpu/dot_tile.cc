@@ -57,9 +57,10 @@ struct Tile {
   const uint32_t* x;
   const float* row_scales;
   const uint32_t* w;  // word k at w + k * kColumnUnit
-  const float* bias;
   float* u;
   int64_t u_stride;
+  const float* addend;
+  int64_t addend_stride;
   int64_t cols;  // at most kPanel
 };
 
@@ -207,13 +208,13 @@ template <class Kind>
 HWY_INLINE void Store(const Tile& tile, int64_t row,
                       const typename Kind::Sum* sums) {
   const D d;
+  const bool adds = tile.addend != nullptr;
+  const float* addend = tile.addend + (adds ? row * tile.addend_stride : 0);
   float* u = tile.u + row * tile.u_stride;
   if (tile.cols == kPanel) {
     for (int v = 0; v < 3; ++v) {
       V value = Kind::Value(sums[v], tile, row, v);
-      if (tile.bias != nullptr) {
-        value = hn::Add(hn::LoadU(d, tile.bias + v * kLanes), value);
-      }
+      if (adds) value = hn::Add(hn::LoadU(d, addend + v * kLanes), value);
       hn::StoreU(value, d, u + v * kLanes);
     }
     return;
@@ -223,7 +224,7 @@ HWY_INLINE void Store(const Tile& tile, int64_t row,
     hn::Store(Kind::Value(sums[v], tile, row, v), d, part + v * kLanes);
   }
   for (int64_t j = 0; j < tile.cols; ++j) {
-    u[j] = tile.bias != nullptr ? tile.bias[j] + part[j] : part[j];
+    u[j] = adds ? addend[j] + part[j] : part[j];
   }
 }
 
@@ -303,12 +304,15 @@ void MultiplyBlockOf(const DotBlock& block, int64_t footer_rows) {
   Tile tile = {};
   tile.words = block.words;
   tile.u_stride = block.u_stride;
+  tile.addend_stride = block.addend_stride;
   for (int64_t row = 0; row < block.rows; row += kTileRows) {
     tile.x = block.x + row * block.words * Kind::kRowWords;
     if (block.row_scales != nullptr) tile.row_scales = block.row_scales + row;
     for (int64_t j = 0; j < block.cols; j += kPanel) {
       tile.w = block.w + j / kColumnUnit * panel_stride + j % kColumnUnit;
-      if (block.bias != nullptr) tile.bias = block.bias + j;
+      if (block.addend != nullptr) {
+        tile.addend = block.addend + row * block.addend_stride + j;
+      }
       tile.u = block.u + row * block.u_stride + j;
       tile.cols = std::min(kPanel, block.cols - j);
       MultiplyTile<Kind>(std::min<int64_t>(kTileRows, block.rows - row), tile);

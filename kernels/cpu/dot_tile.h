@@ -21,9 +21,12 @@ struct DotBlock {
   // for int8 and absent for bf16.
   const uint32_t* w = nullptr;
   int64_t words = 0;
-  const float* bias = nullptr;  // [cols], or null
   float* u = nullptr;
   int64_t u_stride = 0;
+  // What is added to if not null. Row r's is at addend + r * addend_stride: a
+  // bias with stride 0, or u itself.
+  const float* addend = nullptr;
+  int64_t addend_stride = 0;
   int64_t rows = 0;
   int64_t cols = 0;
 };

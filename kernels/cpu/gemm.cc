@@ -3,10 +3,14 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
+#include "kernels/cpu/bfloat16_block.h"
 #include "kernels/cpu/gemm_tile.h"
+#include "kernels/cpu/narrow.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/precision.h"
 #include "kernels/shape_check.h"
 #include "kernels/status.h"
 
@@ -23,7 +27,7 @@ struct Cut {
   int64_t cols = 0;
 };
 
-Cut ChooseCut(const Matrix<float>& c, int64_t depth, bool a_transposed) {
+Cut ChooseCut(const Matrix<float>& c, int64_t words, bool a_transposed) {
   // Fewer rows do not pay for packing b.
   constexpr int64_t kMinRows = 256;
   static_assert(kMinRows <= kMaxTransposedRows);
@@ -34,7 +38,7 @@ Cut ChooseCut(const Matrix<float>& c, int64_t depth, bool a_transposed) {
     const int64_t column_blocks = DivideUp(wanted, row_blocks);
     return {kMinRows, RoundUp(DivideUp(c.cols, column_blocks), kColumnUnit)};
   }
-  const int64_t cols = ColumnsPackedTogether(depth, a_transposed);
+  const int64_t cols = ColumnsPackedTogether(words, a_transposed);
   const int64_t row_blocks = DivideUp(wanted, DivideUp(c.cols, cols));
   return {RoundUp(std::max(kMinRows, DivideUp(c.rows, row_blocks)), 64), cols};
 }
@@ -48,8 +52,8 @@ GemmOperand Part(const Factor<float>& factor, int64_t row, int64_t col) {
 // c (+)= a[:, begin : begin + depth] b[begin : begin + depth, :].
 void MultiplyDepth(const Factor<float>& a, const Factor<float>& b,
                    Matrix<float> c, int64_t begin, int64_t depth,
-                   bool accumulate) {
-  const Cut cut = ChooseCut(c, depth, a.transposed);
+                   bool accumulate, Precision precision) {
+  const Cut cut = ChooseCut(c, WordsOf(precision, depth), a.transposed);
   const int64_t column_blocks = DivideUp(c.cols, cut.cols);
   const int64_t blocks = column_blocks * DivideUp(c.rows, cut.rows);
   // A multiply-add costs a fraction of what loops over elements do with one.
@@ -66,7 +70,11 @@ void MultiplyDepth(const Factor<float>& a, const Factor<float>& b,
     block.cols = std::min(cut.cols, c.cols - col);
     block.depth = depth;
     block.accumulate = accumulate;
-    MultiplyBlock(block);
+    if (precision == Precision::kFloat32) {
+      MultiplyBlock(block);
+    } else {
+      MultiplyBfloat16Block(block);
+    }
   });
 }
 
@@ -83,7 +91,9 @@ void FillRows(Matrix<float> c, const float* bias) {
 }  // namespace
 
 absl::Status MatMul(const Factor<float>& a, const Factor<float>& b,
-                    Matrix<float> c, Destination destination) {
+                    Matrix<float> c, Destination destination,
+                    Precision precision) {
+  assert(precision != Precision::kInt8);
   RETURN_IF_ERROR(CheckProduct(a, b, c.rows, c.cols));
   if (c.rows == 0 || c.cols == 0) return absl::OkStatus();
   const int64_t summed = a.cols();
@@ -91,15 +101,16 @@ absl::Status MatMul(const Factor<float>& a, const Factor<float>& b,
   if (summed == 0 && overwrite) FillRows(c, nullptr);
   for (int64_t begin = 0; begin < summed; begin += kSumBlock) {
     MultiplyDepth(a, b, c, begin, std::min(kSumBlock, summed - begin),
-                  /*accumulate=*/!overwrite || begin > 0);
+                  /*accumulate=*/!overwrite || begin > 0, precision);
   }
   return absl::OkStatus();
 }
 
 absl::Status MatMulWithBias(const Factor<float>& a, const Factor<float>& b,
-                            const float* bias, Matrix<float> c) {
+                            const float* bias, Matrix<float> c,
+                            Precision precision) {
   FillRows(c, bias);
-  return MatMul(a, b, c, Destination::kAccumulate);
+  return MatMul(a, b, c, Destination::kAccumulate, precision);
 }
 
 }  // namespace recurve::cpu

@@ -1,4 +1,4 @@
-// Matrix products in float32 on the CPU, with two promises that libraries do
+// Matrix products on the CPU, with two promises that libraries do
 // not make (docs/determinism.md):
 //
 //   * the bits do not depend on the number of threads;
@@ -12,6 +12,7 @@
 #define RECURVE_KERNELS_CPU_GEMM_H_
 
 #include "absl/status/status.h"
+#include "kernels/precision.h"
 #include "kernels/product.h"
 #include "kernels/tensor.h"
 
@@ -20,14 +21,20 @@ namespace recurve::cpu {
 // c = a b, or c += a b. Any dimension may be 0 (an empty sum is 0). c must not
 // overlap a or b. Uses the calling thread's OpenMP team.
 //
+// `precision` says what a and b are rounded to: nothing, or bf16, nearest even
+// (narrow.h). Sums are float32 in both.
+//
+// REQUIRES: precision is kFloat32 or kBfloat16.
 // Errors: InvalidArgument if the shapes do not fit.
 absl::Status MatMul(const Factor<float>& a, const Factor<float>& b,
                     Matrix<float> c,
-                    Destination destination = Destination::kOverwrite);
+                    Destination destination = Destination::kOverwrite,
+                    Precision precision = Precision::kFloat32);
 
 // c = a b + bias, bias [c.cols] added to every row. Same promises.
 absl::Status MatMulWithBias(const Factor<float>& a, const Factor<float>& b,
-                            const float* bias, Matrix<float> c);
+                            const float* bias, Matrix<float> c,
+                            Precision precision = Precision::kFloat32);
 
 }  // namespace recurve::cpu
 

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm_tile.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/cpu/transpose-inl.h"
 
 #ifndef RECURVE_KERNELS_CPU_GEMM_TILE_CC_ONCE_
 #define RECURVE_KERNELS_CPU_GEMM_TILE_CC_ONCE_
@@ -23,12 +24,6 @@ inline constexpr int64_t kStripRows = 64;
 // Up to this many rows, b is read where it lies: packing would cost more than
 // it saves.
 inline constexpr int64_t kMaxUnpackedRows = 32;
-
-// What a thread packs into.
-struct GemmScratch {
-  float* a = nullptr;  // [tiles][depth][tile rows]
-  float* b = nullptr;  // [panels][depth][panel width]
-};
 
 }  // namespace recurve::cpu
 #endif  // RECURVE_KERNELS_CPU_GEMM_TILE_CC_ONCE_
@@ -155,23 +150,10 @@ void PackFourColumns(const GemmOperand& b, int64_t depth, int64_t j,
                      float* to) {
   int64_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const hn::FixedTag<float, 4> d;
   for (; k + 4 <= depth; k += 4) {
-    const auto r0 = hn::LoadU(d, b.at(k, j));
-    const auto r1 = hn::LoadU(d, b.at(k, j + 1));
-    const auto r2 = hn::LoadU(d, b.at(k, j + 2));
-    const auto r3 = hn::LoadU(d, b.at(k, j + 3));
-    const auto even_low = hn::InterleaveLower(d, r0, r2);
-    const auto odd_low = hn::InterleaveLower(d, r1, r3);
-    const auto even_high = hn::InterleaveUpper(d, r0, r2);
-    const auto odd_high = hn::InterleaveUpper(d, r1, r3);
-    float* out = to + k * kPanel + j;
-    hn::StoreU(hn::InterleaveLower(d, even_low, odd_low), d, out);
-    hn::StoreU(hn::InterleaveUpper(d, even_low, odd_low), d, out + kPanel);
-    hn::StoreU(hn::InterleaveLower(d, even_high, odd_high), d,
-               out + 2 * kPanel);
-    hn::StoreU(hn::InterleaveUpper(d, even_high, odd_high), d,
-               out + 3 * kPanel);
+    TransposeFour(b.at(k, j), b.stride, [&](int64_t r, auto column) {
+      hn::StoreU(column, hn::FixedTag<float, 4>(), to + (k + r) * kPanel + j);
+    });
   }
 #endif
   for (; k < depth; ++k) {
@@ -282,6 +264,7 @@ void MultiplyColumns(const GemmBlock& block, const Panels& panels,
   }
 }
 
+// a is packed as [tiles][depth][tile rows], b as [panels][depth][panel width].
 void MultiplyBlockKernel(const GemmBlock& block, const GemmScratch& scratch) {
   if (block.a.transposed) PackA(block, scratch.a);
   const int64_t cols = ColumnsPackedTogether(block.depth, block.a.transposed);
@@ -324,11 +307,14 @@ namespace recurve::cpu {
 HWY_EXPORT(MultiplyBlockKernel);
 HWY_EXPORT(MultiplyPanelsKernel);
 
-void MultiplyBlock(const GemmBlock& block) {
+GemmScratch ThreadScratch() {
   thread_local const hwy::AlignedFreeUniquePtr<float[]> scratch =
-      hwy::AllocateAligned<float>(kPackedFloatsA + kPackedFloatsB);
-  HWY_DYNAMIC_DISPATCH(MultiplyBlockKernel)
-  (block, {scratch.get(), scratch.get() + kPackedFloatsA});
+      hwy::AllocateAligned<float>(kGemmScratchBytes / sizeof(float));
+  return {scratch.get(), scratch.get() + kPackedWordsA};
+}
+
+void MultiplyBlock(const GemmBlock& block) {
+  HWY_DYNAMIC_DISPATCH(MultiplyBlockKernel)(block, ThreadScratch());
 }
 
 void MultiplyPanels(const PanelBlock& block) {

@@ -22,11 +22,12 @@ inline constexpr int64_t kColumnUnit = 48;
 // Most rows of a block whose a is transposed: these are packed together.
 inline constexpr int64_t kMaxTransposedRows = 256;
 
-// What a thread packs factors into: rows of a transposed, columns of b.
-inline constexpr int64_t kPackedFloatsA = kMaxTransposedRows * kSumBlock;
-inline constexpr int64_t kPackedFloatsB = 6 * kSumBlock * kColumnUnit;
+// What a thread packs factors into: rows of a, columns of b. Words are floats,
+// or two bf16 each.
+inline constexpr int64_t kPackedWordsA = kMaxTransposedRows * kSumBlock;
+inline constexpr int64_t kPackedWordsB = 6 * kSumBlock * kColumnUnit;
 inline constexpr int64_t kGemmScratchBytes =
-    (kPackedFloatsA + kPackedFloatsB) * static_cast<int64_t>(sizeof(float));
+    (kPackedWordsA + kPackedWordsB) * static_cast<int64_t>(sizeof(float));
 
 // A row-major matrix or its transpose.
 struct GemmOperand {
@@ -51,12 +52,13 @@ struct GemmBlock {
   bool accumulate = false;
 };
 
-// Columns whose part of b is packed together. With the rest it has to fit into
-// a second-level cache of 2 MiB, of which packed rows of a take half.
-inline int64_t ColumnsPackedTogether(int64_t depth, bool a_transposed) {
+// Columns whose part of b, `words` of each, is packed together. With the rest
+// it has to fit into a second-level cache of 2 MiB, of which packed rows of a
+// take half.
+inline int64_t ColumnsPackedTogether(int64_t words, bool packs_a) {
   constexpr int64_t kMaxUnits = 16;
-  const int64_t budget = (a_transposed ? 3 : 6) * kSumBlock;
-  const int64_t units = budget / (depth > 0 ? depth : 1);
+  const int64_t budget = (packs_a ? 3 : 6) * kSumBlock;
+  const int64_t units = budget / (words > 0 ? words : 1);
   return (units < kMaxUnits ? units : kMaxUnits) * kColumnUnit;
 }
 
@@ -80,8 +82,14 @@ struct PanelBlock {
 
 void MultiplyPanels(const PanelBlock& block);
 
-// c = a b or c += a b. Works in kGemmScratchBytes that each thread keeps from
-// its first call on.
+// What a thread packs into: kGemmScratchBytes, its own from its first call on.
+struct GemmScratch {
+  float* a = nullptr;  // [kPackedWordsA]
+  float* b = nullptr;  // [kPackedWordsB]
+};
+GemmScratch ThreadScratch();
+
+// c = a b or c += a b. Works in the thread's scratch.
 void MultiplyBlock(const GemmBlock& block);
 
 }  // namespace recurve::cpu

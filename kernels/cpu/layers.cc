@@ -12,6 +12,7 @@
 #include "kernels/layers/linear.h"
 #include "kernels/layers/qrnn.h"
 #include "kernels/layers/sru.h"
+#include "kernels/precision.h"
 #include "kernels/product.h"
 #include "kernels/status.h"
 #include "kernels/tensor.h"
@@ -22,13 +23,15 @@ namespace {
 // The functions of this folder as the layers ask for them: none but a product
 // can fail.
 struct Parts {
+  Precision products;
+
   absl::Status MatMul(const Factor<float>& a, const Factor<float>& b,
                       Matrix<float> c, Destination destination) {
-    return cpu::MatMul(a, b, c, destination);
+    return cpu::MatMul(a, b, c, destination, products);
   }
   absl::Status MatMulWithBias(const Factor<float>& a, const Factor<float>& b,
                               const float* bias, Matrix<float> c) {
-    return cpu::MatMulWithBias(a, b, bias, c);
+    return cpu::MatMulWithBias(a, b, bias, c, products);
   }
   absl::Status LayerNormForward(Matrix<const float> x, const float* weight,
                                 const float* bias, Matrix<float> y,
@@ -110,37 +113,42 @@ absl::Status CheckRows(const char* operation, const SequenceLayout& layout) {
 
 }  // namespace
 
-absl::Status SruForward(const SruForwardArgs<float>& args) {
+absl::Status SruForward(const SruForwardArgs<float>& args, Precision products) {
   RETURN_IF_ERROR(CheckRows("SruForward", args.layout));
-  Parts parts;
+  Parts parts{products};
   return layers::SruForward(parts, args);
 }
 
-absl::Status SruBackward(const SruBackwardArgs<float>& args) {
+absl::Status SruBackward(const SruBackwardArgs<float>& args,
+                         Precision products) {
   RETURN_IF_ERROR(CheckRows("SruBackward", args.forward.layout));
-  Parts parts;
+  Parts parts{products};
   return layers::SruBackward(parts, args);
 }
 
-absl::Status QrnnForward(const QrnnForwardArgs<float>& args) {
+absl::Status QrnnForward(const QrnnForwardArgs<float>& args,
+                         Precision products) {
   RETURN_IF_ERROR(CheckRows("QrnnForward", args.layout));
-  Parts parts;
+  Parts parts{products};
   return layers::QrnnForward(parts, args);
 }
 
-absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args) {
+absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args,
+                          Precision products) {
   RETURN_IF_ERROR(CheckRows("QrnnBackward", args.forward.layout));
-  Parts parts;
+  Parts parts{products};
   return layers::QrnnBackward(parts, args);
 }
 
-absl::Status LinearForward(const LinearForwardArgs<float>& args) {
-  Parts parts;
+absl::Status LinearForward(const LinearForwardArgs<float>& args,
+                           Precision products) {
+  Parts parts{products};
   return layers::LinearForward(parts, args);
 }
 
-absl::Status LinearBackward(const LinearBackwardArgs<float>& args) {
-  Parts parts;
+absl::Status LinearBackward(const LinearBackwardArgs<float>& args,
+                            Precision products) {
+  Parts parts{products};
   return layers::LinearBackward(parts, args);
 }
 

@@ -2,6 +2,8 @@
 // arguments: any number of threads gives the same bits, and a sequence's
 // forward results do not depend on the rest of its batch.
 //
+// Their matrix products round factors as `products` says (gemm.h).
+//
 // Errors: InvalidArgument for shapes that contradict each other or a missing
 // buffer.
 #ifndef RECURVE_KERNELS_CPU_LAYERS_H_
@@ -9,15 +11,22 @@
 
 #include "absl/status/status.h"
 #include "kernels/cell_args.h"
+#include "kernels/precision.h"
 
 namespace recurve::cpu {
 
-absl::Status SruForward(const SruForwardArgs<float>& args);
-absl::Status SruBackward(const SruBackwardArgs<float>& args);
-absl::Status QrnnForward(const QrnnForwardArgs<float>& args);
-absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args);
-absl::Status LinearForward(const LinearForwardArgs<float>& args);
-absl::Status LinearBackward(const LinearBackwardArgs<float>& args);
+absl::Status SruForward(const SruForwardArgs<float>& args,
+                        Precision products = Precision::kFloat32);
+absl::Status SruBackward(const SruBackwardArgs<float>& args,
+                         Precision products = Precision::kFloat32);
+absl::Status QrnnForward(const QrnnForwardArgs<float>& args,
+                         Precision products = Precision::kFloat32);
+absl::Status QrnnBackward(const QrnnBackwardArgs<float>& args,
+                          Precision products = Precision::kFloat32);
+absl::Status LinearForward(const LinearForwardArgs<float>& args,
+                           Precision products = Precision::kFloat32);
+absl::Status LinearBackward(const LinearBackwardArgs<float>& args,
+                            Precision products = Precision::kFloat32);
 
 }  // namespace recurve::cpu
 

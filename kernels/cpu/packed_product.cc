@@ -152,9 +152,9 @@ void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,
   block.row_scales = x.scales;
   block.w = reinterpret_cast<const uint32_t*>(w.data);
   block.words = WordsOf(w.precision, w.depth);
-  block.bias = bias;
   block.u = u.data;
   block.u_stride = u.stride;
+  block.addend = bias;
   block.rows = u.rows;
   block.cols = u.cols;
   if (w.precision == Precision::kInt8) {

@@ -153,15 +153,7 @@ void ForEachWay(const std::function<void(DotProducts)>& f) {
   });
 }
 
-// The bf16 nearest to a normal number, even if two are.
-float ToBfloat16(float value) {
-  int exponent;
-  const double mantissa = std::frexp(value, &exponent);
-  return static_cast<float>(
-      std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8));
-}
-
-std::vector<float> ToBfloat16(const std::vector<float>& values) {
+std::vector<float> AllToBfloat16(const std::vector<float>& values) {
   std::vector<float> rounded;
   for (float value : values) rounded.push_back(ToBfloat16(value));
   return rounded;
@@ -209,8 +201,8 @@ TEST(PackedProductTest, Bfloat16IsTheProductOfRoundedFactors) {
         ASSERT_TRUE(SameBits(u, expected));
       });
       Weights rounded = chosen;
-      rounded.values = ToBfloat16(chosen.values);
-      ExpectProduct(expected, ToBfloat16(x), rounded, bias);
+      rounded.values = AllToBfloat16(chosen.values);
+      ExpectProduct(expected, AllToBfloat16(x), rounded, bias);
     }
   }
 }

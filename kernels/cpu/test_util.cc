@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -32,6 +33,13 @@ std::vector<float> RandomFloats(int64_t count, uint32_t seed, float bound) {
   std::vector<float> values(count);
   for (float& value : values) value = uniform(random);
   return values;
+}
+
+float ToBfloat16(float value) {
+  int exponent;
+  const double mantissa = std::frexp(value, &exponent);
+  return static_cast<float>(
+      std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8));
 }
 
 std::vector<int64_t> RandomCuSeqlens(int64_t num_sequences, int64_t max_length,

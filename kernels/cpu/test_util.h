@@ -12,6 +12,9 @@ namespace recurve::cpu {
 std::vector<float> RandomFloats(int64_t count, uint32_t seed,
                                 float bound = 1.0f);
 
+// The bf16 nearest to a normal number; of two, the even one.
+float ToBfloat16(float value);
+
 // A random cut of rows into sequences, some of length zero: cu_seqlens.
 std::vector<int64_t> RandomCuSeqlens(int64_t num_sequences, int64_t max_length,
                                      uint32_t seed);

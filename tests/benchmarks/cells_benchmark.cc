@@ -32,15 +32,25 @@
 #include "kernels/cell_args.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/precision.h"
+#include "kernels/product.h"
 #include "kernels/tensor.h"
 
 ABSL_FLAG(int, threads, 1, "Threads of the CPU device.");
+ABSL_FLAG(std::string, products, "fp32",
+          "How the CPU device multiplies: fp32 or bf16. oneDNN's products stay "
+          "float32.");
 ABSL_FLAG(bool, cpu_time, false,
           "Count the calling thread's processor time instead of wall time: "
           "less disturbed on a busy machine, meaningful with one thread.");
 
 namespace recurve {
 namespace {
+
+Precision ProductPrecision() {
+  return absl::GetFlag(FLAGS_products) == "bf16" ? Precision::kBfloat16
+                                                 : Precision::kFloat32;
+}
 
 struct Case {
   std::string cell;  // "SRU" or "QRNN"
@@ -63,10 +73,10 @@ class Layer {
   virtual void Run(Backend& backend) = 0;
 
   void Products() {
-    Check(cpu::MatMul(x_, w_, u_));
+    Multiply(x_, w_, u_);
     if (!training_) return;
-    Check(cpu::MatMul(Transposed(x_), u_, dw_));
-    Check(cpu::MatMul(u_, Transposed(w_), dx_));
+    Multiply(Transposed(x_), u_, dw_);
+    Multiply(u_, Transposed(w_), dx_);
   }
 
   void OneDnnProducts() {
@@ -94,6 +104,11 @@ class Layer {
     dw_ = New(h, k);
     dcoefficients_ = New(4, k);
     partials_ = New(c.batch, 4 * h);
+  }
+
+  static void Multiply(const Factor<float>& a, const Factor<float>& b,
+                       Matrix<float> c) {
+    Check(cpu::MatMul(a, b, c, Destination::kOverwrite, ProductPrecision()));
   }
 
   static void Check(const absl::Status& status) {
@@ -206,7 +221,8 @@ double Median(std::vector<double> values) {
 
 void RunCase(benchmark::State& state, const Case& c) {
   const int threads = absl::GetFlag(FLAGS_threads);
-  const std::unique_ptr<Backend> backend = CreateCpuBackend(threads);
+  const std::unique_ptr<Backend> backend =
+      CreateCpuBackend(threads, ProductPrecision());
   omp_set_num_threads(threads);
   const std::unique_ptr<Layer> layer = MakeLayer(c);
   std::vector<double> layer_s, products_s, onednn_s;
