@@ -122,7 +122,8 @@ TEST(MakePlan, KeepsServingsPartFromTrainingAlone) {
 
 TEST(MakePlan, KnowsCudaDevicesWithoutHavingAny) {
   PlanOptions options = SpecOptions();
-  options.devices = "cpu:1,cuda:0:memory=80GiB,cuda:0:products=tf32";
+  options.devices =
+      "cpu:1,cuda:0:memory=80GiB:products=tf32,cuda:0:products=tf32,cuda:1";
   const auto report = MakePlan(options);
   ASSERT_TRUE(report.ok()) << report.status();
   // The CPU beside them serves alone.
@@ -132,6 +133,8 @@ TEST(MakePlan, KnowsCudaDevicesWithoutHavingAny) {
     EXPECT_EQ(report->devices[rank].plan.workspace, cuda::kWorkspaceBytes);
     EXPECT_GE(report->devices[rank].plan.weights, kWeights);
   }
+  // Nor does one that multiplies otherwise train with them.
+  EXPECT_FALSE(report->devices[3].takes_part);
 }
 
 TEST(MakePlan, TakesSizesThatTheFileLeavesToTheData) {
