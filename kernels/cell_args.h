@@ -9,8 +9,10 @@
 #ifndef RECURVE_KERNELS_CELL_ARGS_H_
 #define RECURVE_KERNELS_CELL_ARGS_H_
 
+#include <cstddef>
 #include <cstdint>
 
+#include "kernels/precision.h"
 #include "kernels/tensor.h"
 
 namespace recurve {
@@ -24,6 +26,16 @@ enum class SruSkip {
 };
 
 enum class NormPlace { kNone, kBefore, kAfter };
+
+// A projection's weights once more, in the order and precision in which a
+// device multiplies by them (Backend::PackProjection); null data if absent.
+// Inference that is given them does not read the weights themselves.
+struct PackedProjection {
+  Precision precision = Precision::kFloat32;
+  const std::byte* data = nullptr;
+
+  constexpr explicit operator bool() const { return data != nullptr; }
+};
 
 // Sizes and switches of one SRU layer (SEMANTICS: SRU 2.6, one layer).
 struct SruShape {
@@ -56,6 +68,7 @@ template <typename S, typename F>
 struct SruWeights {
   Matrix<S> projection_in;       // [I, P], absent without low-rank projection
   Matrix<S> projection;          // [P or I, D*K*H]
+  PackedProjection packed;       // the same; optional
   F* projection_bias = nullptr;  // [D*K*H] or absent (custom linear transforms)
   F* v = nullptr;                // [2, C]: v_f then v_r
   F* bias = nullptr;             // [2, C]: b_f then b_r
@@ -79,9 +92,10 @@ struct SruForwardArgs {
 
   Matrix<S> projection_input;  // saved [N, I]; only with pre-norm or mask_in
   Matrix<S> low_rank;          // saved [N, P]; only with projection_size
-  Matrix<S> u;                 // saved [N, D*K*H]; scratch at inference
-  Matrix<float> c;             // saved [N, C]; absent at inference
-  Matrix<S> norm_input;        // saved [N, C]; y before post-norm; only kAfter
+  // saved [N, D*K*H]; scratch at inference, absent with packed weights
+  Matrix<S> u;
+  Matrix<float> c;       // saved [N, C]; absent at inference
+  Matrix<S> norm_input;  // saved [N, C]; y before post-norm; only kAfter
   Matrix<float> norm_statistics;  // saved [N, 2] mean, 1/stddev; only with norm
 };
 
@@ -128,7 +142,8 @@ struct QrnnWeights {
   // [window*I, D*G*H], columns (d*G + m)*H + j; rows [0, I) multiply x_t, rows
   // [I, 2I) the previous row.
   Matrix<S> projection;
-  F* bias = nullptr;  // [D*G*H]
+  PackedProjection packed;  // the same; optional
+  F* bias = nullptr;        // [D*G*H]
 };
 
 template <typename S>
@@ -149,8 +164,9 @@ struct QrnnForwardArgs {
 
   Matrix<S> window_rows;  // saved [N, D*2*I] (x_t, previous) per direction;
                           // window 2 only
-  Matrix<S> u;            // saved [N, D*G*H]; scratch at inference
-  Matrix<float> c;        // saved [N, C]; absent at inference
+  // saved [N, D*G*H]; scratch at inference, absent with packed weights
+  Matrix<S> u;
+  Matrix<float> c;  // saved [N, C]; absent at inference
 };
 
 template <typename S>

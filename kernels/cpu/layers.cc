@@ -84,6 +84,15 @@ struct Parts {
     cpu::SruRecurrence(args, y);
     return absl::OkStatus();
   }
+  absl::Status SruFused(const SruForwardArgs<float>& args,
+                        Matrix<const float> input, Matrix<float> y) {
+    cpu::SruFused(args, input, y);
+    return absl::OkStatus();
+  }
+  absl::Status QrnnFused(const QrnnForwardArgs<float>& args) {
+    cpu::QrnnFused(args);
+    return absl::OkStatus();
+  }
   absl::Status SruRecurrenceBackward(const SruBackwardArgs<float>& args,
                                      Matrix<const float> dy) {
     cpu::SruRecurrenceBackward(args, dy);

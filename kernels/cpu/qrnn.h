@@ -10,6 +10,9 @@ namespace recurve::cpu {
 
 // What kernels/layers/parts.h asks for; shapes are not checked here.
 void QrnnRecurrence(const QrnnForwardArgs<float>& args);
+// The same from the rows that the projection multiplies (x, or window_rows),
+// with weights.packed; args.u is not used, args.c absent.
+void QrnnFused(const QrnnForwardArgs<float>& args);
 void QrnnRecurrenceBackward(const QrnnBackwardArgs<float>& args);
 
 }  // namespace recurve::cpu

@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LoadGate(D d, const QrnnTileInputs& in, const float* u, int64_t m,
                       int64_t j) {
-  const int64_t offset = m * in.gate_stride + j;
-  return hn::Add(hn::LoadU(d, u + offset), hn::LoadU(d, in.bias + offset));
+  return hn::Add(hn::LoadU(d, u + m * in.gate_stride + j),
+                 hn::LoadU(d, in.bias + m * in.bias_stride + j));
 }
 
 // What zoneout multiplies the update gate by.
@@ -63,7 +63,7 @@ HWY_INLINE void Prefetch(const QrnnForwardTile<float>& tile, int64_t row,
 template <bool kOutputGate>
 void RunForward(const QrnnForwardTile<float>& tile) {
   const QrnnTileInputs& in = tile.in;
-  const Walk walk(in.begin_row, in.end_row, in.reversed, in.count);
+  const Walk walk(in.rows, in.reversed, in.count);
   for (int64_t step = 0; step < walk.steps(); ++step) {
     const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
     ForEachVector(in.count, [&](auto d, int64_t j) HWY_ATTR {
@@ -82,9 +82,8 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE void StoreGateGradient(D d, const QrnnBackwardTile<float>& tile,
                                   int64_t row, int64_t m, int64_t j,
                                   V gradient) {
-  const int64_t offset = m * tile.in.gate_stride + j;
-  hn::StoreU(gradient, d, tile.u[row] + offset);
-  float* sum = tile.dbias + offset;
+  hn::StoreU(gradient, d, tile.u[row] + m * tile.in.gate_stride + j);
+  float* sum = tile.dbias + m * tile.in.bias_stride + j;
   hn::StoreU(hn::Add(hn::LoadU(d, sum), gradient), d, sum);
 }
 
@@ -135,7 +134,7 @@ template <bool kOutputGate>
 void RunBackward(const QrnnBackwardTile<float>& tile) {
   const QrnnTileInputs& in = tile.in;
   // Against the forward walk.
-  const Walk walk(in.begin_row, in.end_row, !in.reversed, in.count);
+  const Walk walk(in.rows, !in.reversed, in.count);
   for (int64_t step = 0; step < walk.steps(); ++step) {
     const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
     const float* previous =

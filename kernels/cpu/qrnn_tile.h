@@ -2,10 +2,10 @@
 // range of channels, with the state carried in and out. Walking a sequence tile
 // by tile gives the same bits as walking it whole.
 //
-// All pointers are to the tile's first channel; row pointers are to row 0 of
-// the packed batch, and a walk reads rows [begin_row, end_row), downwards if
-// `reversed`. Gate groups (z, i, o) of u stand `gate_stride` apart, as do their
-// biases and bias gradients.
+// All pointers are to the tile's first channel, those of rows to its first row.
+// A walk goes through all rows, downwards if `reversed`. Gate groups
+// (z, i, o) of u stand `gate_stride` apart, their biases and bias gradients
+// `bias_stride`.
 #ifndef RECURVE_KERNELS_CPU_QRNN_TILE_H_
 #define RECURVE_KERNELS_CPU_QRNN_TILE_H_
 
@@ -17,11 +17,11 @@ namespace recurve::cpu {
 
 // What forward and backward both read.
 struct QrnnTileInputs {
-  int64_t begin_row = 0;
-  int64_t end_row = 0;
+  int64_t rows = 0;
   bool reversed = false;
   int64_t count = 0;  // channels
   int64_t gate_stride = 0;
+  int64_t bias_stride = 0;
   bool output_gate = true;
   const float* bias = nullptr;     // z's [count]; i's and o's follow by stride
   Rows<const float> zoneout_mask;  // multiplies i; absent = i times i_scale

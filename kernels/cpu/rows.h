@@ -6,7 +6,8 @@
 
 namespace recurve::cpu {
 
-// A pointer into row 0 and the distance between rows; null data if absent.
+// A pointer into the tile's first row and the distance between rows; null data
+// if absent.
 template <typename T>
 struct Rows {
   T* data = nullptr;
@@ -24,16 +25,15 @@ struct Rows {
 // help a walk over rows that are not cached takes twice as long.
 class Walk {
  public:
-  // Rows [begin, end), from the last if `downwards`, of `count` channels.
-  Walk(int64_t begin, int64_t end, bool downwards, int64_t count)
-      : begin_(begin),
-        end_(end),
+  // `rows` rows of `count` channels, from the last if `downwards`.
+  Walk(int64_t rows, bool downwards, int64_t count)
+      : rows_(rows),
         downwards_(downwards),
         ahead_((kElementsAhead + count - 1) / count) {}
 
-  int64_t steps() const { return end_ - begin_; }
+  int64_t steps() const { return rows_; }
   int64_t row(int64_t step) const {
-    return downwards_ ? end_ - 1 - step : begin_ + step;
+    return downwards_ ? rows_ - 1 - step : step;
   }
   // The row to prefetch during `step`; the last one if there is none as far.
   int64_t row_ahead(int64_t step) const {
@@ -44,8 +44,7 @@ class Walk {
  private:
   static constexpr int64_t kElementsAhead = 512;
 
-  const int64_t begin_;
-  const int64_t end_;
+  const int64_t rows_;
   const bool downwards_;
   const int64_t ahead_;
 };

@@ -1,5 +1,5 @@
 // How a recurrence is cut for threads: every (sequence, direction, block of
-// channels) is an independent walk along time.
+// channels) is an independent walk along time, whole or tile by tile.
 #ifndef RECURVE_KERNELS_CPU_SEQUENCE_BLOCKS_H_
 #define RECURVE_KERNELS_CPU_SEQUENCE_BLOCKS_H_
 
@@ -28,6 +28,15 @@ struct SequenceBlock {
   int64_t count = 0;      // channels, at most kMaxBlockChannels
 
   bool reversed() const { return direction == 1; }
+  int64_t rows() const { return end_row - begin_row; }
+};
+
+// Where a block's gates lie: group m of its row r at
+// data + r * stride + m * gate_stride.
+struct GateRows {
+  float* data = nullptr;
+  int64_t stride = 0;
+  int64_t gate_stride = 0;
 };
 
 // Channels of a block. Walks are cut only as far as the team needs work: wide
@@ -68,11 +77,20 @@ void ForEachSequenceBlock(const SequenceLayout& layout, int64_t hidden_size,
   });
 }
 
-// The block's channels of a [N, C] matrix, absent if m is.
+// The block's rows and channels of a [N, C] matrix, absent if m is.
 template <typename T>
 Rows<T> ChannelRows(const Matrix<T>& m, const SequenceBlock& block) {
   if (!m) return {};
-  return {m.data + block.channel, m.stride};
+  return {m.row(block.begin_row) + block.channel, m.stride};
+}
+
+// The block's gates in u [N, D*K*H], K = gate_groups.
+inline GateRows ProjectedGates(const Matrix<float>& u, int64_t gate_groups,
+                               int64_t hidden_size,
+                               const SequenceBlock& block) {
+  const int64_t column =
+      block.direction * gate_groups * hidden_size + block.unit;
+  return {u.row(block.begin_row) + column, u.stride, hidden_size};
 }
 
 // The block of a [B, C] state matrix: copied to `state`, zeros if m is absent.

@@ -11,6 +11,10 @@ namespace recurve::cpu {
 
 // What kernels/layers/parts.h asks for; shapes are not checked here.
 void SruRecurrence(const SruForwardArgs<float>& args, Matrix<float> y);
+// The same from the rows that the projection multiplies, with weights.packed;
+// args.u is not used, args.c absent.
+void SruFused(const SruForwardArgs<float>& args, Matrix<const float> input,
+              Matrix<float> y);
 void SruRecurrenceBackward(const SruBackwardArgs<float>& args,
                            Matrix<const float> dy);
 

@@ -82,7 +82,7 @@ HWY_INLINE void Prefetch(const SruForwardTile<float>& tile, int64_t row,
 template <bool kTanh>
 void RunForward(const SruForwardTile<float>& tile) {
   const SruTileInputs<float>& in = tile.in;
-  const Walk walk(in.begin_row, in.end_row, in.reversed, in.count);
+  const Walk walk(in.rows, in.reversed, in.count);
   for (int64_t step = 0; step < walk.steps(); ++step) {
     const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
     ForEachVector(in.count, [&](auto d, int64_t j) HWY_ATTR {
@@ -168,7 +168,7 @@ template <bool kTanh>
 void RunBackward(const SruBackwardTile<float>& tile) {
   const SruTileInputs<float>& in = tile.in;
   // Against the forward walk.
-  const Walk walk(in.begin_row, in.end_row, !in.reversed, in.count);
+  const Walk walk(in.rows, !in.reversed, in.count);
   for (int64_t step = 0; step < walk.steps(); ++step) {
     const int64_t row = walk.row(step), ahead = walk.row_ahead(step);
     const float* previous =

@@ -2,9 +2,9 @@
 // range of channels, with the state carried in and out. Walking a sequence tile
 // by tile gives the same bits as walking it whole.
 //
-// All pointers are to the tile's first channel; row pointers are to row 0 of
-// the packed batch, and a walk reads rows [begin_row, end_row), downwards if
-// `reversed`. Gate groups of u stand `gate_stride` apart.
+// All pointers are to the tile's first channel, those of rows to its first row.
+// A walk goes through all rows, downwards if `reversed`. Gate groups of u stand
+// `gate_stride` apart.
 #ifndef RECURVE_KERNELS_CPU_SRU_TILE_H_
 #define RECURVE_KERNELS_CPU_SRU_TILE_H_
 
@@ -17,8 +17,7 @@ namespace recurve::cpu {
 // What forward and backward both read.
 template <typename S>
 struct SruTileInputs {
-  int64_t begin_row = 0;
-  int64_t end_row = 0;
+  int64_t rows = 0;
   bool reversed = false;
   int64_t count = 0;        // channels
   int64_t gate_stride = 0;  // between gate groups of u

@@ -97,6 +97,26 @@ concept HasRecurrences = requires(Parts parts, SruForwardArgs<S> sru,
   { parts.QrnnRecurrenceBackward(qrnn_backward) } -> IsStatus;
 };
 
+// What a backend may bring to do projection and recurrence at once, at
+// inference with packed weights: args.u is then absent.
+//
+//   SruFused reads `input` (the rows that the projection multiplies) and all
+//   that SruRecurrence reads but args.u, writes the same.
+//   QrnnFused: likewise; its input is args.x, or args.window_rows.
+template <typename Parts, typename S>
+concept HasFusedCells = requires(Parts parts, SruForwardArgs<S> sru,
+                                 QrnnForwardArgs<S> qrnn, Matrix<const S> input,
+                                 Matrix<S> y) {
+  { parts.SruFused(sru, input, y) } -> IsStatus;
+  { parts.QrnnFused(qrnn) } -> IsStatus;
+};
+
+// Whether a forward pass of `args` is one of those.
+template <typename Parts, typename S, typename Args>
+constexpr bool IsFused(const Args& args) {
+  return HasFusedCells<Parts, S> && args.weights.packed && !args.c;
+}
+
 template <typename Parts, typename S>
 concept LayerParts = HasProducts<Parts, S> && HasRowOperations<Parts, S> &&
     HasRecurrences<Parts, S>;

@@ -20,7 +20,8 @@ namespace recurve::layers {
 namespace internal {
 
 template <typename S>
-void CheckForward(ShapeCheck& check, const QrnnForwardArgs<S>& args) {
+void CheckForward(ShapeCheck& check, const QrnnForwardArgs<S>& args,
+                  bool fused) {
   const QrnnShape& shape = args.shape;
   const int64_t n = args.layout.num_rows, b = args.layout.num_sequences;
   const int64_t c = shape.channels(), i = shape.input_size;
@@ -41,7 +42,7 @@ void CheckForward(ShapeCheck& check, const QrnnForwardArgs<S>& args) {
   check.Optional("c_last", args.c_last, b, c);
   check.Optional("x_previous", args.x_previous, b, i);
   check.Optional("x_last", args.x_last, b, i);
-  check.Required("u", args.u, n, shape.projected_cols());
+  if (!fused) check.Required("u", args.u, n, shape.projected_cols());
   check.Optional("c", args.c, n, c);
   if (windowed) {
     check.Required("window_rows", args.window_rows, n,
@@ -55,7 +56,7 @@ void CheckBackward(ShapeCheck& check, const QrnnBackwardArgs<S>& args) {
   const QrnnShape& shape = forward.shape;
   const int64_t n = forward.layout.num_rows, b = forward.layout.num_sequences;
   const int64_t c = shape.channels(), i = shape.input_size;
-  CheckForward(check, forward);
+  CheckForward(check, forward, /*fused=*/false);
   check.Required("c", forward.c, n, c).Required("dy", args.dy, n, c);
   check.Optional("dc_last", args.dc_last, b, c);
   check.Optional("dc_first", args.dc_first, b, c);
@@ -90,8 +91,6 @@ absl::Status Project(Parts& parts, const QrnnForwardArgs<S>& args) {
   if (shape.window == 1) {
     return parts.MatMul(Factor<S>(args.x), w, args.u, Destination::kOverwrite);
   }
-  RETURN_IF_ERROR(parts.FillWindowRows(args.layout, args.x, args.x_previous,
-                                       args.window_rows));
   for (int64_t d = 0; d < shape.num_directions; ++d) {
     RETURN_IF_ERROR(parts.MatMul(
         Factor<S>(WindowColumns(shape, args.window_rows, d)),
@@ -99,6 +98,15 @@ absl::Status Project(Parts& parts, const QrnnForwardArgs<S>& args) {
         Destination::kOverwrite));
   }
   return absl::OkStatus();
+}
+
+template <typename S, LayerParts<S> Parts>
+absl::Status ProjectAndRecur(Parts& parts, const QrnnForwardArgs<S>& args) {
+  if constexpr (HasFusedCells<Parts, S>) {
+    if (IsFused<Parts, S>(args)) return parts.QrnnFused(args);
+  }
+  RETURN_IF_ERROR(Project(parts, args));
+  return parts.QrnnRecurrence(args);
 }
 
 template <typename S, LayerParts<S> Parts>
@@ -142,10 +150,13 @@ absl::Status InputGradient(Parts& parts, const QrnnBackwardArgs<S>& args) {
 template <typename S, LayerParts<S> Parts>
 absl::Status QrnnForward(Parts& parts, const QrnnForwardArgs<S>& args) {
   ShapeCheck check("QrnnForward");
-  internal::CheckForward(check, args);
+  internal::CheckForward(check, args, IsFused<Parts, S>(args));
   RETURN_IF_ERROR(check.status());
-  RETURN_IF_ERROR(internal::Project(parts, args));
-  RETURN_IF_ERROR(parts.QrnnRecurrence(args));
+  if (args.shape.window == 2) {
+    RETURN_IF_ERROR(parts.FillWindowRows(args.layout, args.x, args.x_previous,
+                                         args.window_rows));
+  }
+  RETURN_IF_ERROR(internal::ProjectAndRecur(parts, args));
   // After the window rows were filled: x_last may be x_previous.
   if (!args.x_last) return absl::OkStatus();
   return parts.StoreLastRows(args.layout, args.x, args.x_previous, args.x_last);

@@ -40,7 +40,8 @@ void CheckProjections(ShapeCheck& check, const SruShape& shape,
 }
 
 template <typename S>
-void CheckForward(ShapeCheck& check, const SruForwardArgs<S>& args) {
+void CheckForward(ShapeCheck& check, const SruForwardArgs<S>& args,
+                  bool fused) {
   const SruShape& shape = args.shape;
   const int64_t n = args.layout.num_rows, b = args.layout.num_sequences;
   const int64_t c = shape.channels(), i = shape.input_size;
@@ -56,7 +57,7 @@ void CheckForward(ShapeCheck& check, const SruForwardArgs<S>& args) {
   check.Optional("mask_cell", args.mask_cell, b, c);
   check.Optional("c_first", args.c_first, b, c);
   check.Optional("c_last", args.c_last, b, c);
-  check.Required("u", args.u, n, shape.projected_cols());
+  if (!fused) check.Required("u", args.u, n, shape.projected_cols());
   check.Optional("c", args.c, n, c);
   if (HasProjectionInput(args)) {
     check.Required("projection_input", args.projection_input, n, i);
@@ -78,7 +79,7 @@ void CheckBackward(ShapeCheck& check, const SruBackwardArgs<S>& args) {
   const SruShape& shape = forward.shape;
   const int64_t n = forward.layout.num_rows, b = forward.layout.num_sequences;
   const int64_t c = shape.channels(), i = shape.input_size;
-  CheckForward(check, forward);
+  CheckForward(check, forward, /*fused=*/false);
   CheckProjections(check, shape, args.gradients);
   check.Required("c", forward.c, n, c).Required("dy", args.dy, n, c);
   check.Optional("dc_last", args.dc_last, b, c);
@@ -121,15 +122,21 @@ absl::Status PrepareInput(Parts& parts, const SruForwardArgs<S>& args,
   return absl::OkStatus();
 }
 
+// From the input of the first product to that of the projection.
+template <typename S, LayerParts<S> Parts>
+absl::Status Reduce(Parts& parts, const SruForwardArgs<S>& args,
+                    Matrix<const S>& input) {
+  if (args.shape.projection_size == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(parts.MatMul(Factor<S>(input), args.weights.projection_in,
+                               args.low_rank, Destination::kOverwrite));
+  input = args.low_rank;
+  return absl::OkStatus();
+}
+
 template <typename S, LayerParts<S> Parts>
 absl::Status Project(Parts& parts, const SruForwardArgs<S>& args,
                      Matrix<const S> input) {
   const auto& weights = args.weights;
-  if (args.shape.projection_size > 0) {
-    RETURN_IF_ERROR(parts.MatMul(Factor<S>(input), weights.projection_in,
-                                 args.low_rank, Destination::kOverwrite));
-    input = args.low_rank;
-  }
   if (weights.projection_bias == nullptr) {
     return parts.MatMul(Factor<S>(input), weights.projection, args.u,
                         Destination::kOverwrite);
@@ -139,10 +146,21 @@ absl::Status Project(Parts& parts, const SruForwardArgs<S>& args,
 }
 
 template <typename S, LayerParts<S> Parts>
-absl::Status Recur(Parts& parts, const SruForwardArgs<S>& args) {
+absl::Status ProjectAndRecur(Parts& parts, const SruForwardArgs<S>& args,
+                             Matrix<const S> input, Matrix<S> y) {
+  if constexpr (HasFusedCells<Parts, S>) {
+    if (IsFused<Parts, S>(args)) return parts.SruFused(args, input, y);
+  }
+  RETURN_IF_ERROR(Project(parts, args, input));
+  return parts.SruRecurrence(args, y);
+}
+
+template <typename S, LayerParts<S> Parts>
+absl::Status Cell(Parts& parts, const SruForwardArgs<S>& args,
+                  Matrix<const S> input) {
   const bool post_norm = args.shape.layer_norm == NormPlace::kAfter;
   const Matrix<S> y = post_norm && args.norm_input ? args.norm_input : args.y;
-  RETURN_IF_ERROR(parts.SruRecurrence(args, y));
+  RETURN_IF_ERROR(ProjectAndRecur(parts, args, input, y));
   if (!post_norm) return absl::OkStatus();
   return parts.LayerNormForward(y, args.weights.norm_weight,
                                 args.weights.norm_bias, args.y,
@@ -240,12 +258,12 @@ absl::Status PrepareInputBackward(Parts& parts, const SruBackwardArgs<S>& args,
 template <typename S, LayerParts<S> Parts>
 absl::Status SruForward(Parts& parts, const SruForwardArgs<S>& args) {
   ShapeCheck check("SruForward");
-  internal::CheckForward(check, args);
+  internal::CheckForward(check, args, IsFused<Parts, S>(args));
   RETURN_IF_ERROR(check.status());
   Matrix<const S> input;
   RETURN_IF_ERROR(internal::PrepareInput(parts, args, input));
-  RETURN_IF_ERROR(internal::Project(parts, args, input));
-  return internal::Recur(parts, args);
+  RETURN_IF_ERROR(internal::Reduce(parts, args, input));
+  return internal::Cell(parts, args, input);
 }
 
 template <typename S, LayerParts<S> Parts>
