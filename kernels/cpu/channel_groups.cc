@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "absl/types/span.h"
 #include "kernels/cpu/gemm_tile.h"
@@ -34,8 +33,7 @@ int64_t GroupChannels(const Projection& projection, Precision precision) {
       PackedBytes(precision, projection.depth, kColumnUnit) / kColumnUnit;
   const int64_t columns =
       std::min(kMaxGroupColumns, kGroupBytes / std::max<int64_t>(panel, 1));
-  int64_t most = columns / projection.gate_groups / unit * unit;
-  if (const char* e = std::getenv("G")) most = std::atoi(e);
+  const int64_t most = columns / projection.gate_groups / unit * unit;
   const int64_t groups = DivideUp(projection.hidden_size, std::max(most, unit));
   return RoundUp(DivideUp(projection.hidden_size, groups), unit);
 }
