@@ -21,6 +21,21 @@ constexpr int64_t kLine = 16;
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return DivideUp(a, b) * b; }
 
+// Few enough for a team to share the groups of a layer, enough for the rows of
+// a tile, which are read and, if need be, rounded again for each, to cost
+// little beside the product.
+int64_t MaxColumns(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat32:
+      return kMaxGroupColumns / 4;
+    case Precision::kBfloat16:
+      return kMaxGroupColumns / 2;
+    case Precision::kInt8:
+      return kMaxGroupColumns;
+  }
+  return kMaxGroupColumns;
+}
+
 int64_t ChannelUnit(int64_t gate_groups) {
   return gate_groups % 3 == 0 ? kLine : kColumnUnit;
 }
@@ -29,10 +44,10 @@ int64_t ChannelUnit(int64_t gate_groups) {
 // about equal.
 int64_t GroupChannels(const Projection& projection, Precision precision) {
   const int64_t unit = ChannelUnit(projection.gate_groups);
-  const int64_t panel =
+  const int64_t column_bytes =
       PackedBytes(precision, projection.depth, kColumnUnit) / kColumnUnit;
   const int64_t columns =
-      std::min(kMaxGroupColumns, kGroupBytes / std::max<int64_t>(panel, 1));
+      std::min(MaxColumns(precision), kGroupBytes / column_bytes);
   const int64_t most = columns / projection.gate_groups / unit * unit;
   const int64_t groups = DivideUp(projection.hidden_size, std::max(most, unit));
   return RoundUp(DivideUp(projection.hidden_size, groups), unit);
