@@ -15,6 +15,7 @@
 #ifndef RECURVE_KERNELS_BACKEND_H_
 #define RECURVE_KERNELS_BACKEND_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -24,6 +25,7 @@
 #include "kernels/cell_args.h"
 #include "kernels/mask_args.h"
 #include "kernels/optimizer_args.h"
+#include "kernels/precision.h"
 #include "kernels/tensor.h"
 
 namespace recurve {
@@ -68,6 +70,22 @@ class Backend {
   // upload, download or wait.
   virtual absl::Status Replay(std::unique_ptr<Recording>& recording,
                               absl::FunctionRef<absl::Status()> operations) = 0;
+
+  // Bytes of a projection packed for this device's products, a multiple of
+  // kAlignment; 0 where it has no use for that.
+  virtual int64_t PackedBytes(const ProjectionShape& projection,
+                              Precision precision) const {
+    (void)projection, (void)precision;
+    return 0;
+  }
+  // Packs weights [depth, D*K*H] to `to`, PackedBytes of them, which a
+  // PackedProjection then points to.
+  virtual absl::Status Pack(const ProjectionShape& projection,
+                            Precision precision, Matrix<const float> weights,
+                            std::byte* to) {
+    (void)projection, (void)precision, (void)weights, (void)to;
+    return absl::UnimplementedError("this device packs no weights");
+  }
 
   virtual absl::Status SruForward(const SruForwardArgs<float>& args) = 0;
   virtual absl::Status SruBackward(const SruBackwardArgs<float>& args) = 0;

@@ -27,8 +27,17 @@ enum class SruSkip {
 
 enum class NormPlace { kNone, kBefore, kAfter };
 
+// Sizes of a projection [depth, D*K*H]; column (d * K + m) * H + j is gate
+// group m of unit j in direction d.
+struct ProjectionShape {
+  int64_t depth = 0;
+  int64_t gate_groups = 0;     // K
+  int64_t hidden_size = 0;     // H
+  int64_t num_directions = 1;  // D
+};
+
 // A projection's weights once more, in the order and precision in which a
-// device multiplies by them (Backend::PackProjection); null data if absent.
+// device multiplies by them (Backend::Pack); null data if absent.
 // Inference that is given them does not read the weights themselves.
 struct PackedProjection {
   Precision precision = Precision::kFloat32;
@@ -58,6 +67,10 @@ struct SruShape {
   }
   constexpr int64_t projected_cols() const {
     return gate_groups() * channels();
+  }
+  constexpr ProjectionShape projection() const {
+    return {projection_size > 0 ? projection_size : input_size, gate_groups(),
+            hidden_size, num_directions};
   }
 };
 
@@ -134,6 +147,9 @@ struct QrnnShape {
   }  // z, i, o
   constexpr int64_t projected_cols() const {
     return gate_groups() * channels();
+  }
+  constexpr ProjectionShape projection() const {
+    return {window * input_size, gate_groups(), hidden_size, num_directions};
   }
 };
 

@@ -3,6 +3,7 @@
 #ifndef RECURVE_KERNELS_FORWARDING_BACKEND_H_
 #define RECURVE_KERNELS_FORWARDING_BACKEND_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -54,6 +55,15 @@ class ForwardingBackend : public Backend {
     return to_->Replay(recording, operations);
   }
 
+  int64_t PackedBytes(const ProjectionShape& projection,
+                      Precision precision) const override {
+    return to_->PackedBytes(projection, precision);
+  }
+  absl::Status Pack(const ProjectionShape& projection, Precision precision,
+                    Matrix<const float> weights, std::byte* to) override {
+    RETURN_IF_ERROR(Before("Pack"));
+    return to_->Pack(projection, precision, weights, to);
+  }
   absl::Status SruForward(const SruForwardArgs<float>& args) override {
     RETURN_IF_ERROR(Before("SruForward"));
     return to_->SruForward(args);

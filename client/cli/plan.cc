@@ -124,7 +124,8 @@ absl::StatusOr<TrainingNeeds> NeedsOf(const v1::TrainSpec& spec,
 
 absl::Status PlanInference(const Model& model, PlanReport& report) {
   for (DevicePlan& device : report.devices) {
-    device.plan = InferencePlan(model, {report.rows, report.sequences}) +
+    device.plan = InferencePlan(model, {report.rows, report.sequences},
+                                device.spec.kind) +
                   WorkspacePlan(device.spec);
   }
   return absl::OkStatus();

@@ -97,6 +97,7 @@ class Layouter {
         n_(pass.num_rows),
         b_(pass.num_sequences),
         input_gradients_(pass.input_gradients),
+        packed_(pass.packed),
         cursor_(base) {}
 
   Activations Run() {
@@ -188,6 +189,11 @@ class Layouter {
     args.c_last = a_.state_out.columns(layer.c_offset, layer.channels());
   }
 
+  // [N, cols], absent where nobody reads it.
+  Matrix<float> Product(ArenaCursor& cursor, int64_t cols) {
+    return packed_ && !keeps() ? Matrix<float>() : cursor.Take<float>(n_, cols);
+  }
+
   // What forward writes and, where it is kept, backward reads.
   void ForwardBuffers(ArenaCursor& cursor, SruForwardArgs<float>& args) {
     const SruShape& shape = args.shape;
@@ -197,7 +203,7 @@ class Layouter {
     if (shape.projection_size > 0) {
       args.low_rank = cursor.Take<float>(n_, shape.projection_size);
     }
-    args.u = cursor.Take<float>(n_, shape.projected_cols());
+    args.u = Product(cursor, shape.projected_cols());
     if (!keeps()) return;
     args.c = cursor.Take<float>(n_, shape.channels());
     if (shape.layer_norm == NormPlace::kNone) return;
@@ -212,7 +218,7 @@ class Layouter {
       args.window_rows =
           cursor.Take<float>(n_, shape.num_directions * 2 * shape.input_size);
     }
-    args.u = cursor.Take<float>(n_, shape.projected_cols());
+    args.u = Product(cursor, shape.projected_cols());
     if (keeps()) args.c = cursor.Take<float>(n_, shape.channels());
   }
 
@@ -334,6 +340,7 @@ class Layouter {
   const int64_t n_;
   const int64_t b_;
   const bool input_gradients_;
+  const bool packed_;
   ArenaCursor cursor_;
   Activations a_;
 };

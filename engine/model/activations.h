@@ -91,6 +91,8 @@ struct PassMemory {
   // Backward is given a gradient of the state, or asked for one of the state or
   // of the features. Not at inference.
   bool input_gradients = false;
+  // The device has its projections packed: inference keeps no product of them.
+  bool packed = false;
 };
 
 // The activations of such a pass, from `base` on. With a null base the views

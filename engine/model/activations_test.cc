@@ -142,6 +142,8 @@ TEST(LayOut, BytesOfASmallModel) {
   const int64_t rows = n * 16 * 4;
   EXPECT_EQ(LayOut(*model, {Mode::kInference, n, b}, nullptr).bytes,
             offsets + state + 2 * rows + 3 * rows);
+  const PassMemory packed = {.num_rows = n, .num_sequences = b, .packed = true};
+  EXPECT_EQ(LayOut(*model, packed, nullptr).bytes, offsets + state + 2 * rows);
   EXPECT_EQ(LayOut(*model, {Mode::kGradients, n, b}, nullptr).bytes,
             offsets + 2 * state +             // in and out
                 2 * rows + 3 * rows + rows +  // x, y, u, c

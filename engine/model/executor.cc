@@ -1,5 +1,6 @@
 #include "engine/model/executor.h"
 
+#include <cstddef>
 #include <utility>
 #include <variant>
 
@@ -30,6 +31,7 @@ class Executor::Impl {
   const Model& model() const { return *model_; }
 
   absl::Status ReadSkipScales();
+  absl::Status PackProjections();
   absl::Status ReserveArena(int64_t bytes);
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
   absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
@@ -49,7 +51,7 @@ class Executor::Impl {
   enum class Pass { kForward, kBackward };
 
   PassContext Context() {
-    return {*model_, parameters_, weights_, a_, backend_};
+    return {*model_, parameters_, weights_, projections_, a_, backend_};
   }
   absl::Status Prepare(const ForwardArgs& args);
   ReplayCache::Key PassKey(Pass pass) const;
@@ -64,6 +66,8 @@ class Executor::Impl {
   const ModelParameters parameters_;
   const float* const weights_;      // device
   std::vector<float> skip_scales_;  // one a layer
+  std::unique_ptr<DeviceBuffer> packed_;
+  std::vector<PackedProjection> projections_;  // in it, one a layer; or empty
 
   std::unique_ptr<DeviceBuffer> arena_;
   ReplayCache replays_;  // of passes in that arena
@@ -79,6 +83,25 @@ absl::Status Executor::Impl::ReadSkipScales() {
     RETURN_IF_ERROR(
         Download<float>(backend_, absl::MakeSpan(&skip_scales_[l], 1),
                         VectorView(weights_, parameters_.layers[l].scale_x)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::Impl::PackProjections() {
+  const auto bytes_of = [this](const ProjectionShape& projection) {
+    return backend_.PackedBytes(projection, Precision::kFloat32);
+  };
+  const int64_t bytes = PackedBytes(*model_, bytes_of);
+  if (bytes == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(packed_, backend_.Allocate(bytes));
+  auto* to = static_cast<std::byte*>(packed_->data());
+  for (size_t l = 0; l < model_->layers().size(); ++l) {
+    const ProjectionShape projection = model_->layers()[l].projection();
+    RETURN_IF_ERROR(backend_.Pack(
+        projection, Precision::kFloat32,
+        MatrixView(weights_, parameters_.layers[l].projection), to));
+    projections_.push_back({Precision::kFloat32, to});
+    to += bytes_of(projection);
   }
   return absl::OkStatus();
 }
@@ -112,7 +135,8 @@ absl::Status Executor::Impl::ReserveArena(int64_t bytes) {
 absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
   const int64_t rows = args.batch->num_rows();
   const int64_t sequences = args.batch->num_sequences();
-  memory_ = {args.mode, rows, sequences, args.input_gradients};
+  memory_ = {args.mode, rows, sequences, args.input_gradients,
+             packed_ != nullptr};
   RETURN_IF_ERROR(ReserveArena(LayOut(*model_, memory_, nullptr).bytes));
   a_ = LayOut(*model_, memory_, arena_->data());
   for (size_t l = 0; l < a_.layers.size(); ++l) {
@@ -240,18 +264,33 @@ absl::Status Executor::Impl::DownloadTo(std::vector<float>* host,
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     std::shared_ptr<const Model> model, Backend& backend,
-    const float* parameters) {
+    const float* parameters, ParameterUse use) {
   auto impl = std::make_unique<Impl>(std::move(model), backend, parameters);
   RETURN_IF_ERROR(impl->ReadSkipScales());
+  if (use == ParameterUse::kFixed) RETURN_IF_ERROR(impl->PackProjections());
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
 
 Executor::Executor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Executor::~Executor() = default;
 
+int64_t Executor::PackedBytes(
+    const Model& model,
+    absl::FunctionRef<int64_t(const ProjectionShape&)> bytes_of) {
+  int64_t bytes = 0;
+  for (const Layer& layer : model.layers()) {
+    bytes += bytes_of(layer.projection());
+  }
+  return bytes;
+}
+
 int64_t Executor::ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
-                             int64_t num_sequences) {
-  return LayOut(model, {mode, num_rows, num_sequences}, nullptr).bytes;
+                             int64_t num_sequences, bool packed) {
+  const PassMemory pass = {.mode = mode,
+                           .num_rows = num_rows,
+                           .num_sequences = num_sequences,
+                           .packed = packed};
+  return LayOut(model, pass, nullptr).bytes;
 }
 
 absl::Status Executor::ReserveArena(int64_t bytes) {

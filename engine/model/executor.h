@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -81,20 +82,33 @@ struct BackwardArgs {
       nullptr;  // device, parameters().buffer_size(), overwritten
 };
 
+// Whether parameters change while an executor has them.
+enum class ParameterUse {
+  kTrained,
+  kFixed,  // inference may read copies that were made once
+};
+
 class Executor {
  public:
   // `parameters` is device memory of model->parameters().buffer_size() floats
   // that outlives the executor; it is read at each Forward and Backward, but
-  // scale_x, which is never trained, here alone.
+  // scale_x, which is never trained, here alone. With kFixed their projections
+  // are packed here, in PackedBytes of device memory, if the device packs.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       std::shared_ptr<const Model> model, Backend& backend,
-      const float* parameters);
+      const float* parameters, ParameterUse use = ParameterUse::kTrained);
   ~Executor();
 
+  // Bytes of a model's packed projections, given those of each.
+  static int64_t PackedBytes(
+      const Model& model,
+      absl::FunctionRef<int64_t(const ProjectionShape&)> bytes_of);
+
   // Bytes of the arena for a batch of this shape, without input_gradients: a
-  // closed formula, what Forward, Loss and Backward really use.
+  // closed formula, what Forward, Loss and Backward really use. `packed`: the
+  // executor has packed projections.
   static int64_t ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
-                            int64_t num_sequences);
+                            int64_t num_sequences, bool packed = false);
 
   // Makes the arena that large at once; what the last Forward left in it is
   // lost if it was not.

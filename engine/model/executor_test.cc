@@ -8,6 +8,7 @@
 #include "engine/model/executor_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/backend.h"
 
 namespace recurve {
 namespace {
@@ -47,6 +48,24 @@ std::vector<float> Concatenate(std::vector<float> a,
                                const std::vector<float>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+TEST(Executor, FixedParametersGiveTheBitsOfTrainedOnes) {
+  for (const char* config : {kSru, kQrnn}) {
+    for (int threads = 1; threads <= 3; ++threads) {
+      TestExecutor trained(config);
+      TestExecutor fixed(config, CreateCpuBackend(threads),
+                         ParameterUse::kFixed);
+      const SequenceBatch batch =
+          RandomBatch(trained.model(), {5, 0, 130, 1}, 1);
+      for (const Mode mode : {Mode::kInference, Mode::kGradients}) {
+        EXPECT_EQ(fixed.Output(Args(batch, mode)),
+                  trained.Output(Args(batch, mode)));
+        EXPECT_EQ(fixed.ToHost(fixed.Forward(Args(batch, mode)).state),
+                  trained.ToHost(trained.Forward(Args(batch, mode)).state));
+      }
+    }
+  }
 }
 
 TEST(Executor, ModesAgreeBitForBitWithoutDropout) {

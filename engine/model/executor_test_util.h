@@ -18,12 +18,14 @@ class TestExecutor {
  public:
   // On a CPU device.
   explicit TestExecutor(const std::string& textproto, int threads = 1);
-  TestExecutor(const std::string& textproto, std::unique_ptr<Backend> backend);
+  TestExecutor(const std::string& textproto, std::unique_ptr<Backend> backend,
+               ParameterUse use = ParameterUse::kTrained);
 
   const Model& model() const { return *model_; }
   Executor& executor() { return *executor_; }
   Backend& backend() { return *backend_; }
-  // What the device has, to be changed and uploaded by SetParameters.
+  // What the device has, to be changed and uploaded by SetParameters if they
+  // are not fixed.
   const std::vector<float>& parameters() const { return parameters_; }
   void SetParameters(const std::vector<float>& parameters);
 

@@ -105,6 +105,8 @@ void BindWeights(const PassContext& context) {
     std::visit(
         [&](auto& cell) {
           Bind(context.weights, context.parameters.layers[l], cell);
+          if (context.packed.empty()) return;
+          cell.args.forward.weights.packed = context.packed[l];
         },
         layers[l].cell);
   }

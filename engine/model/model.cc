@@ -310,6 +310,10 @@ int64_t Layer::channels() const {
   return std::visit([](const auto& c) { return c.shape.channels(); }, cell);
 }
 
+ProjectionShape Layer::projection() const {
+  return std::visit([](const auto& c) { return c.shape.projection(); }, cell);
+}
+
 absl::StatusOr<std::shared_ptr<const Model>> Model::Create(
     const v1::ModelConfig& config) {
   RETURN_IF_ERROR(CheckFields(config));

@@ -46,6 +46,7 @@ struct Layer {
 
   int64_t input_size() const;
   int64_t channels() const;
+  ProjectionShape projection() const;
 };
 
 class Model {

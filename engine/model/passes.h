@@ -4,6 +4,7 @@
 #define RECURVE_ENGINE_MODEL_PASSES_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "engine/model/activations.h"
 #include "engine/model/model.h"
 #include "engine/model/weights.h"
@@ -16,6 +17,8 @@ struct PassContext {
   const Model& model;
   const ModelParameters& parameters;
   const float* weights;  // device, the model's parameters
+  // The projections of the layers, packed; empty where they are not.
+  absl::Span<const PackedProjection> packed;
   Activations& activations;
   Backend& backend;
 };

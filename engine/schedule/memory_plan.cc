@@ -22,9 +22,16 @@ int64_t WeightBytes(const Model& model) {
   return model.parameters().buffer_size() * kFloatBytes;
 }
 
-int64_t ArenaBytes(const Model& model, Mode mode, BatchShape shape) {
+int64_t ArenaBytes(const Model& model, Mode mode, BatchShape shape,
+                   bool packed = false) {
   if (shape.rows == 0 && shape.sequences == 0) return 0;
-  return Executor::ArenaBytes(model, mode, shape.rows, shape.sequences);
+  return Executor::ArenaBytes(model, mode, shape.rows, shape.sequences, packed);
+}
+
+int64_t PackedWeightBytes(const Model& model) {
+  return Executor::PackedBytes(model, [](const ProjectionShape& projection) {
+    return CpuPackedBytes(projection, Precision::kFloat32);
+  });
 }
 
 // Of one array of `count` floats: no array is smaller than an alignment unit.
@@ -81,10 +88,12 @@ std::string LargestTerms(const MemoryPlan& plan, int count) {
   return texts.empty() ? "nothing" : absl::StrJoin(texts, ", ");
 }
 
-MemoryPlan InferencePlan(const Model& model, BatchShape largest) {
+MemoryPlan InferencePlan(const Model& model, BatchShape largest,
+                         DeviceKind kind) {
+  const bool packed = kind == DeviceKind::kCpu;
   MemoryPlan plan;
-  plan.weights = WeightBytes(model);
-  plan.activations = ArenaBytes(model, Mode::kInference, largest);
+  plan.weights = WeightBytes(model) + (packed ? PackedWeightBytes(model) : 0);
+  plan.activations = ArenaBytes(model, Mode::kInference, largest, packed);
   return plan;
 }
 

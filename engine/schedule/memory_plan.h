@@ -51,9 +51,11 @@ struct BatchShape {
   int64_t sequences = 0;
 };
 
-// Weights and the arena of passes no larger than `largest`; without rows and
-// sequences weights alone.
-MemoryPlan InferencePlan(const Model& model, BatchShape largest);
+// On a device of that kind: weights, on a CPU the projections among them twice,
+// once packed for its products, and the arena of passes no larger than
+// `largest`; without rows and sequences weights alone.
+MemoryPlan InferencePlan(const Model& model, BatchShape largest,
+                         DeviceKind kind = DeviceKind::kCpu);
 
 // One device's part in training.
 struct TrainingShape {

@@ -94,7 +94,8 @@ void BatchRunner::Send(std::shared_ptr<RunProgress> progress, int rank) {
 
 std::vector<MemoryPlan> BatchRunner::PassMemories(
     const Model& model, absl::Span<const int64_t> cu_seqlens) const {
-  return recurve::PassMemories(model, cu_seqlens, options_);
+  return recurve::PassMemories(admission_.devices(), model, cu_seqlens,
+                               options_);
 }
 
 absl::StatusOr<std::vector<float>> BatchRunner::RunAndWait(BatchRun run) {

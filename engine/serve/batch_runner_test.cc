@@ -264,8 +264,9 @@ TEST(BatchRunnerTest, ARunWithMemoryOfItsOwnNeedsNoOther) {
   const ModelHandle a = Version(kSru, "a"), b = Version(kSru, "b");
   const ModelHandle mine = Version(kBidirectional, "");
   const std::vector<int64_t> lengths = {3, 21, 1, 1, 30, 2};
-  for (const MemoryPlan& plan :
-       PassMemories(*mine->model, {0, 30}, {.max_batch_rows = kRows})) {
+  const std::vector<MemoryPlan> plans =
+      Fixture("cpu:1").runner.PassMemories(*mine->model, {0, 30});
+  for (const MemoryPlan& plan : plans) {
     Fixture fixture(
         absl::StrCat(Room(5), ",", Room(BytesOf(a) + plan.total())));
     Ledger& ledger = fixture.ledger(1);

@@ -92,7 +92,8 @@ absl::StatusOr<std::unique_ptr<ExecutorCache::Slot>> ExecutorCache::Load(
   ASSIGN_OR_RETURN(
       slot->executor,
       Executor::Create(version->model, *slot->backend,
-                       static_cast<const float*>(slot->parameters->data())));
+                       static_cast<const float*>(slot->parameters->data()),
+                       ParameterUse::kFixed));
   return slot;
 }
 

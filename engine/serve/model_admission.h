@@ -68,7 +68,7 @@ class ModelAdmission {
   // REQUIRES: all work has left.
   ~ModelAdmission();
 
-  DevicePool& devices() { return devices_; }
+  DevicePool& devices() const { return devices_; }
 
   // Returns at once.
   void Submit(int rank, std::shared_ptr<DeviceWork> work);

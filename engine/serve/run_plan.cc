@@ -97,23 +97,37 @@ int64_t MostRows(int64_t max_rows, const Fits& fits) {
   return max_rows;
 }
 
+// The inference plan that is enough on each of the devices: that of them all
+// where they are of one kind.
+MemoryPlan PlanOfAny(DevicePool& devices, const Model& model,
+                     BatchShape largest) {
+  MemoryPlan any;
+  for (int rank = 0; rank < devices.size(); ++rank) {
+    const MemoryPlan plan =
+        InferencePlan(model, largest, devices.device(rank).spec().kind);
+    any.weights = std::max(any.weights, plan.weights);
+    any.activations = std::max(any.activations, plan.activations);
+  }
+  return any;
+}
+
 }  // namespace
 
-MemoryPlan PassMemory(const Model& model, absl::Span<const int64_t> cu_seqlens,
-                      int64_t max_rows) {
-  const MemoryPlan memory = InferencePlan(model, {max_rows, max_rows});
+MemoryPlan PassMemory(DevicePool& devices, const Model& model,
+                      absl::Span<const int64_t> cu_seqlens, int64_t max_rows) {
+  const MemoryPlan memory = PlanOfAny(devices, model, {max_rows, max_rows});
   const int64_t longest = Longest(cu_seqlens).rows;
   if (model.CutsInTime() || longest <= max_rows) return memory;
-  const MemoryPlan uncut = InferencePlan(model, {longest, 1});
+  const MemoryPlan uncut = PlanOfAny(devices, model, {longest, 1});
   return uncut.total() > memory.total() ? uncut : memory;
 }
 
-std::vector<MemoryPlan> PassMemories(const Model& model,
+std::vector<MemoryPlan> PassMemories(DevicePool& devices, const Model& model,
                                      absl::Span<const int64_t> cu_seqlens,
                                      const RunLimits& limits) {
   std::vector<MemoryPlan> memories;
   for (int64_t rows = limits.max_batch_rows;; rows = Half(rows)) {
-    memories.push_back(PassMemory(model, cu_seqlens, rows));
+    memories.push_back(PassMemory(devices, model, cu_seqlens, rows));
     if (rows <= 1) return memories;
   }
 }
@@ -127,16 +141,17 @@ absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
   options.in_time = model.CutsInTime();
   options.call_rows = call_rows;
   options.max_rows = MostRows(limits.max_batch_rows, [&](int64_t rows) {
-    return room.IsKeptSomewhere(PassMemory(model, cu_seqlens, rows));
+    return room.IsKeptSomewhere(PassMemory(devices, model, cu_seqlens, rows));
   });
-  if (!room.IsKeptSomewhere(PassMemory(model, cu_seqlens, options.max_rows))) {
+  if (!room.IsKeptSomewhere(
+          PassMemory(devices, model, cu_seqlens, options.max_rows))) {
     options.max_rows = MostRows(limits.max_batch_rows, [&](int64_t rows) {
-      return !room.RanksFor(InferencePlan(model, {rows, rows})).empty();
+      return !room.RanksFor(PlanOfAny(devices, model, {rows, rows})).empty();
     });
   }
   RunPlan plan;
   plan.max_rows = options.max_rows;
-  plan.memory = PassMemory(model, cu_seqlens, options.max_rows);
+  plan.memory = PassMemory(devices, model, cu_seqlens, options.max_rows);
   plan.ranks = room.RanksFor(plan.memory);
   if (!plan.ranks.empty()) {
     plan.chains = CutBatch(cu_seqlens, options);

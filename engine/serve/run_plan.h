@@ -33,14 +33,14 @@ struct RunPlan {
   std::vector<int> ranks;  // that could hold as much
 };
 
-// What a device needs for any pass of at most `max_rows` rows, or of the
-// longest sequence where that is more and the model takes it in one piece.
-MemoryPlan PassMemory(const Model& model, absl::Span<const int64_t> cu_seqlens,
-                      int64_t max_rows);
+// What any of the devices needs for any pass of at most `max_rows` rows, or of
+// the longest sequence where that is more and the model takes it in one piece.
+MemoryPlan PassMemory(DevicePool& devices, const Model& model,
+                      absl::Span<const int64_t> cu_seqlens, int64_t max_rows);
 
 // PassMemory with ever fewer rows, halving max_batch_rows down to 1: what a run
 // may be planned with.
-std::vector<MemoryPlan> PassMemories(const Model& model,
+std::vector<MemoryPlan> PassMemories(DevicePool& devices, const Model& model,
                                      absl::Span<const int64_t> cu_seqlens,
                                      const RunLimits& limits);
 

@@ -220,8 +220,8 @@ void VersionBatcher::Lane::Prepare(int64_t longest) {
   longest_ = std::max(longest, batcher_.queue_.LongestFor(rank_));
   memory_ = batcher_.memory_;
   if (longest_ == 0) return;
-  memory_ = PassMemory(*batcher_.model_, {0, longest_},
-                       batcher_.queue_.limits().max_rows);
+  memory_ = PassMemory(batcher_.context_.admission.devices(), *batcher_.model_,
+                       {0, longest_}, batcher_.queue_.limits().max_rows);
 }
 
 // Another device may have the memory that this one has not, and gets the states

@@ -13,9 +13,11 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/channel_groups.h"
 #include "kernels/cpu/copy_rows.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
+#include "kernels/cpu/fused_layer.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/layers.h"
 #include "kernels/cpu/loss.h"
@@ -110,6 +112,15 @@ class CpuBackend : public Backend {
     return operations();
   }
 
+  int64_t PackedBytes(const ProjectionShape& projection,
+                      Precision precision) const override {
+    return CpuPackedBytes(projection, precision);
+  }
+  absl::Status Pack(const ProjectionShape& projection, Precision precision,
+                    Matrix<const float> weights, std::byte* to) override {
+    cpu::ChannelGroups(projection, precision).Pack(weights, to);
+    return absl::OkStatus();
+  }
   absl::Status SruForward(const SruForwardArgs<float>& args) override {
     return team_.Run([&] { return cpu::SruForward(args, products_); });
   }
@@ -195,7 +206,11 @@ std::unique_ptr<Backend> CreateCpuBackend(int num_threads, Precision products) {
 }
 
 int64_t CpuWorkspaceBytes(int num_threads) {
-  return num_threads * cpu::kGemmScratchBytes;
+  return num_threads * (cpu::kGemmScratchBytes + cpu::kFusedScratchBytes);
+}
+
+int64_t CpuPackedBytes(const ProjectionShape& projection, Precision precision) {
+  return cpu::ChannelGroups(projection, precision).packed_bytes();
 }
 
 }  // namespace recurve

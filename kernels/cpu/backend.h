@@ -23,6 +23,9 @@ std::unique_ptr<Backend> CreateCpuBackend(
 // matrix products on, besides what Allocate gives out.
 int64_t CpuWorkspaceBytes(int num_threads);
 
+// What PackedBytes of such a device says.
+int64_t CpuPackedBytes(const ProjectionShape& projection, Precision precision);
+
 }  // namespace recurve
 
 #endif  // RECURVE_KERNELS_CPU_BACKEND_H_

@@ -42,7 +42,7 @@ int64_t ChannelUnit(int64_t gate_groups) {
 
 // As many channels as a group may have, then as many groups as that takes, all
 // about equal.
-int64_t GroupChannels(const Projection& projection, Precision precision) {
+int64_t GroupChannels(const ProjectionShape& projection, Precision precision) {
   const int64_t unit = ChannelUnit(projection.gate_groups);
   const int64_t column_bytes =
       PackedBytes(precision, projection.depth, kColumnUnit) / kColumnUnit;
@@ -55,17 +55,8 @@ int64_t GroupChannels(const Projection& projection, Precision precision) {
 
 }  // namespace
 
-Projection SruProjection(const SruShape& shape) {
-  return {shape.projection_size > 0 ? shape.projection_size : shape.input_size,
-          shape.gate_groups(), shape.hidden_size, shape.num_directions};
-}
-
-Projection QrnnProjection(const QrnnShape& shape) {
-  return {shape.window * shape.input_size, shape.gate_groups(),
-          shape.hidden_size, shape.num_directions};
-}
-
-ChannelGroups::ChannelGroups(const Projection& projection, Precision precision)
+ChannelGroups::ChannelGroups(const ProjectionShape& projection,
+                             Precision precision)
     : projection_(projection), precision_(precision) {
   if (projection.hidden_size == 0) return;
   channels_ = GroupChannels(projection, precision);

@@ -14,18 +14,6 @@
 
 namespace recurve::cpu {
 
-// Sizes of a projection [depth, D*K*H]; column (d * K + m) * H + j is gate m of
-// channel j of direction d.
-struct Projection {
-  int64_t depth = 0;
-  int64_t gate_groups = 0;     // K
-  int64_t hidden_size = 0;     // H
-  int64_t num_directions = 1;  // D
-};
-
-Projection SruProjection(const SruShape& shape);
-Projection QrnnProjection(const QrnnShape& shape);
-
 // Most columns of a group: K times its channels.
 inline constexpr int64_t kMaxGroupColumns = 768;
 
@@ -39,7 +27,7 @@ struct ChannelGroup {
 // The groups of a projection: a pure function of its sizes and the precision.
 class ChannelGroups {
  public:
-  ChannelGroups(const Projection& projection, Precision precision);
+  ChannelGroups(const ProjectionShape& projection, Precision precision);
 
   int64_t count() const { return projection_.num_directions * per_direction_; }
   ChannelGroup group(int64_t index) const;
@@ -56,7 +44,7 @@ class ChannelGroups {
   int64_t GroupBytes(int64_t channels) const;
   int64_t Offset(int64_t index) const;
 
-  const Projection projection_;
+  const ProjectionShape projection_;
   const Precision precision_;
   int64_t channels_ = 0;       // of every group but a direction's last
   int64_t per_direction_ = 0;  // groups

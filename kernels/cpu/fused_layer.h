@@ -26,7 +26,7 @@ inline constexpr int64_t kFusedScratchBytes =
 
 struct FusedLayer {
   SequenceLayout layout;
-  Projection projection;
+  ProjectionShape projection;
   PackedProjection packed;      // ChannelGroups::Pack's
   const float* bias = nullptr;  // [D*K*H]; optional
   // Direction d multiplies columns [d * input_stride, ... + depth).

@@ -48,7 +48,7 @@ class Problem {
     memory_.emplace_back(rows * cols + 1, kUnwritten);
     return {memory_.back().data(), rows, cols};
   }
-  PackedProjection Packed(const Projection& projection,
+  PackedProjection Packed(const ProjectionShape& projection,
                           Matrix<const float> weights) {
     const ChannelGroups groups(projection, Precision::kFloat32);
     packed_ = hwy::AllocateAligned<std::byte>(groups.packed_bytes() + 1);
@@ -87,7 +87,7 @@ SruForwardArgs<float> RandomSru(Problem& p) {
   shape.has_step_coefficients = p.Coin();
   shape.layer_norm = static_cast<NormPlace>(p.Choose({0, 1, 2}));
   const int64_t i = shape.input_size, c = shape.channels();
-  const Projection projection = SruProjection(shape);
+  const ProjectionShape projection = shape.projection();
   args.layout = p.layout();
   if (shape.projection_size > 0) {
     args.weights.projection_in = p.New(i, shape.projection_size, 0.2f);
@@ -153,7 +153,7 @@ std::vector<float> Run(Problem& p, QrnnForwardArgs<float> args) {
 
 template <typename Args>
 void ExpectFusedHasTheBitsOfProductFirst(Problem& p, Args args,
-                                         const Projection& projection) {
+                                         const ProjectionShape& projection) {
   omp_set_num_threads(1);
   args.u = p.New(p.n(), args.shape.projected_cols());
   const std::vector<float> want = Run(p, args);
@@ -189,7 +189,7 @@ TEST(FusedLayerTest, SruHasTheBitsOfProductFirst) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Problem p(SomeLengths(seed), seed + 1);
     const SruForwardArgs<float> args = RandomSru(p);
-    ExpectFusedHasTheBitsOfProductFirst(p, args, SruProjection(args.shape));
+    ExpectFusedHasTheBitsOfProductFirst(p, args, args.shape.projection());
   }
 }
 
@@ -198,7 +198,7 @@ TEST(FusedLayerTest, QrnnHasTheBitsOfProductFirst) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Problem p(SomeLengths(seed), seed + 1);
     const QrnnForwardArgs<float> args = RandomQrnn(p);
-    ExpectFusedHasTheBitsOfProductFirst(p, args, QrnnProjection(args.shape));
+    ExpectFusedHasTheBitsOfProductFirst(p, args, args.shape.projection());
   }
 }
 
@@ -207,9 +207,9 @@ TEST(FusedLayerTest, EveryInstructionSetHasTheBitsOfProductFirst) {
     for (uint32_t seed = 200; seed < 210; ++seed) {
       Problem p(SomeLengths(seed), seed);
       const SruForwardArgs<float> sru = RandomSru(p);
-      ExpectFusedHasTheBitsOfProductFirst(p, sru, SruProjection(sru.shape));
+      ExpectFusedHasTheBitsOfProductFirst(p, sru, sru.shape.projection());
       const QrnnForwardArgs<float> qrnn = RandomQrnn(p);
-      ExpectFusedHasTheBitsOfProductFirst(p, qrnn, QrnnProjection(qrnn.shape));
+      ExpectFusedHasTheBitsOfProductFirst(p, qrnn, qrnn.shape.projection());
     }
   });
 }
@@ -221,7 +221,7 @@ TEST(FusedLayerTest, TheStateAfterMayTakeThePlaceOfTheStateBefore) {
   args.layout = p.layout();
   args.weights.projection = p.New(100, 300, 0.2f);
   args.weights.packed =
-      p.Packed(SruProjection(args.shape), args.weights.projection);
+      p.Packed(args.shape.projection(), args.weights.projection);
   args.weights.v = p.New(2, 100).data;
   args.weights.bias = p.New(2, 100).data;
   args.x = p.New(p.n(), 100);
@@ -241,7 +241,7 @@ TEST(ChannelGroupsTest, CoverEveryChannelOnceAndFillTheirBytes) {
   for (int64_t hidden : {1, 15, 16, 100, 512, 1000}) {
     for (int64_t gates = 2; gates <= 6; ++gates) {
       for (int64_t depth : {1, 64, 1024, 20000}) {
-        const Projection projection = {depth, gates, hidden, 2};
+        const ProjectionShape projection = {depth, gates, hidden, 2};
         const ChannelGroups groups(projection, Precision::kFloat32);
         int64_t channels = 0, bytes = 0;
         for (int64_t g = 0; g < groups.count(); ++g) {

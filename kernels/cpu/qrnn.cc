@@ -101,7 +101,7 @@ void QrnnFused(const Forward& args) {
   const QrnnShape& shape = args.shape;
   FusedLayer layer;
   layer.layout = args.layout;
-  layer.projection = QrnnProjection(shape);
+  layer.projection = shape.projection();
   layer.packed = args.weights.packed;
   layer.c_first = args.c_first;
   layer.c_last = args.c_last;

@@ -136,7 +136,7 @@ void SruFused(const Forward& args, Matrix<const float> input, Matrix<float> y) {
   const SruShape& shape = args.shape;
   FusedLayer layer;
   layer.layout = args.layout;
-  layer.projection = SruProjection(shape);
+  layer.projection = shape.projection();
   layer.packed = args.weights.packed;
   layer.bias = args.weights.projection_bias;
   layer.input = input;

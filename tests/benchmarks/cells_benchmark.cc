@@ -189,7 +189,7 @@ class Layer {
 
   const bool training_;
   const int64_t layers_;
-  const cpu::Projection projection_;
+  const ProjectionShape projection_;
   std::vector<std::vector<float>> buffers_;
   std::vector<hwy::AlignedFreeUniquePtr<std::byte[]>> packed_memory_;
   std::vector<PackedProjection> packed_;  // of each layer; forward

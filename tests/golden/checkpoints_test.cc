@@ -61,7 +61,8 @@ class CheckpointsTest : public testing::TestWithParam<Reference> {
     ASSERT_TRUE(imported.ok()) << imported.status();
     parameters_ = std::move(imported->parameters);
     // The CPU's memory is the host's.
-    auto executor = Executor::Create(model_, *backend_, parameters_.data());
+    auto executor = Executor::Create(model_, *backend_, parameters_.data(),
+                                     ParameterUse::kFixed);
     ASSERT_TRUE(executor.ok()) << executor.status();
     executor_ = *std::move(executor);
   }

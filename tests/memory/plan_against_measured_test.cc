@@ -145,6 +145,18 @@ struct PassRun {
   std::vector<float> results;     // what the host saw
 };
 
+// Training keeps no packed weights.
+MemoryPlan PassPlan(const Model& model, Mode mode, BatchShape shape) {
+  if (mode == Mode::kInference) return InferencePlan(model, shape);
+  MemoryPlan plan;
+  plan.weights = model.parameters().buffer_size() * sizeof(float);
+  if (shape.rows > 0) {
+    plan.activations =
+        Executor::ArenaBytes(model, mode, shape.rows, shape.sequences);
+  }
+  return plan;
+}
+
 // A pass and all that may follow it, on a device whose memory holds `sentinel`.
 PassRun RunPass(std::shared_ptr<const Model> model, Mode mode, BatchShape shape,
                 uint8_t sentinel) {
@@ -153,12 +165,7 @@ PassRun RunPass(std::shared_ptr<const Model> model, Mode mode, BatchShape shape,
   Ledger::Options options;
   options.name = "devices/0";
   Ledger ledger(options);
-  MemoryPlan plan = InferencePlan(*model, {});
-  plan.activations =
-      Executor::ArenaBytes(*model, mode, shape.rows, shape.sequences);
-  if (mode == Mode::kInference) {
-    EXPECT_EQ(plan, InferencePlan(*model, shape));
-  }
+  const MemoryPlan plan = PassPlan(*model, mode, shape);
   const Ledger::Reservation held = Must(ledger.Reserve("pass", plan));
   AccountBackend backend(device, held.account());
 
@@ -167,7 +174,9 @@ PassRun RunPass(std::shared_ptr<const Model> model, Mode mode, BatchShape shape,
   const auto weights = Must(backend.Allocate(bytes));
   Must(backend.Upload(weights->data(), parameters.data(), bytes));
   const auto executor = Must(Executor::Create(
-      model, backend, static_cast<const float*>(weights->data())));
+      model, backend, static_cast<const float*>(weights->data()),
+      mode == Mode::kInference ? ParameterUse::kFixed
+                               : ParameterUse::kTrained));
 
   const Call call = RandomCall(*model, EqualLengths(shape), 3);
   const std::vector<int64_t> positions(shape.sequences, 7);
@@ -228,10 +237,10 @@ TEST(Plan, OfAPassIsWhatIsAllocatedAndTouched) {
 TEST(Plan, OfAnArenaHasNothingButPaddingThatIsNotTouched) {
   for (const NamedModel& named : Models()) {
     const auto model = MakeModel(named.text);
-    const int64_t weights = InferencePlan(*model, {}).total();
     for (const Mode mode :
          {Mode::kInference, Mode::kGradients, Mode::kTraining}) {
       SCOPED_TRACE(named.name);
+      const int64_t weights = PassPlan(*model, mode, {}).total();
       const BatchShape shape = {384, 16};
       const PassRun first = RunPass(model, mode, shape, kSentinels[0]);
       const PassRun second = RunPass(model, mode, shape, kSentinels[1]);

@@ -70,7 +70,8 @@ class ForwardWork : public Work {
     RETURN_IF_ERROR(backend.Upload(weights_->data(), parameters.data(), bytes));
     ASSIGN_OR_RETURN(executor_,
                      Executor::Create(std::move(model), backend,
-                                      static_cast<float*>(weights_->data())));
+                                      static_cast<float*>(weights_->data()),
+                                      ParameterUse::kFixed));
     return absl::OkStatus();
   }
 

@@ -75,7 +75,8 @@ absl::StatusOr<Counts> RunPasses(std::shared_ptr<const Model> model,
   RETURN_IF_ERROR(backend.Upload(weights->data(), parameters.data(), bytes));
   ASSIGN_OR_RETURN(const auto executor,
                    Executor::Create(std::move(model), backend,
-                                    static_cast<float*>(weights->data())));
+                                    static_cast<float*>(weights->data()),
+                                    ParameterUse::kFixed));
   const absl::Time counts_from = absl::Now() + absl::GetFlag(FLAGS_warm_up);
   const absl::Time end = counts_from + absl::GetFlag(FLAGS_duration);
   Counts counts;
