@@ -140,17 +140,20 @@ class GroupWalk {
   int64_t left_ = 0;     // rows of the block's sequence that are to come
 };
 
-// Parts of the batch, as far as the team needs them to end together.
+// Parts of the batch: as many as the team needs to end together, and as keep a
+// part's input in the second-level cache while all groups pass it by.
 int64_t ChooseParts(const FusedLayer& layer, int64_t groups) {
-  // Each part reads the group's weights into its thread's cache.
+  constexpr int64_t kPartBytes = 768 << 10;
+  // Each part reads the weights once more.
   constexpr int64_t kMinPartRows = 2 * kTileRows;
   const int64_t threads = omp_get_max_threads();
-  if (threads == 1) return 1;
-  const int64_t wanted = (4 * threads + groups - 1) / groups;
-  return std::clamp<int64_t>(
-      wanted, 1,
-      std::max<int64_t>(1, std::min(layer.layout.num_sequences,
-                                    layer.layout.num_rows / kMinPartRows)));
+  const int64_t wanted = threads == 1 ? 1 : (4 * threads + groups - 1) / groups;
+  const int64_t rows = layer.layout.num_rows;
+  const int64_t row_bytes = layer.projection.depth * int64_t{sizeof(float)};
+  const int64_t parts = std::max(wanted, rows * row_bytes / kPartBytes);
+  const int64_t most =
+      std::min(layer.layout.num_sequences, rows / kMinPartRows);
+  return std::clamp<int64_t>(parts, 1, std::max<int64_t>(most, 1));
 }
 
 // Part `part` of `parts`, cut by rows.
@@ -178,10 +181,10 @@ void RunFused(const FusedLayer& layer, Recur recur) {
   const int64_t elements =
       (layer.layout.num_rows * layer.projection.depth / 16 + 1) * columns;
   ParallelFor(groups.count() * parts, elements, [&](int64_t index) {
-    const int64_t group = index / parts;
+    const int64_t group = index % groups.count();
     GroupWalk(layer, groups.group(group),
               groups.Columns(layer.packed.data, group),
-              Part(layer.layout, index % parts, parts), recur)
+              Part(layer.layout, index / groups.count(), parts), recur)
         .Run();
   });
 }
