@@ -48,6 +48,7 @@ template <typename F>
 SruWeights<F, F> SruViews(F* buffer, const LayerParameters& layer) {
   return {.projection_in = MatrixView(buffer, layer.projection_in),
           .projection = MatrixView(buffer, layer.projection),
+          .packed = {},
           .projection_bias = VectorView(buffer, layer.projection_bias),
           .v = VectorView(buffer, layer.weight_c),
           .bias = VectorView(buffer, layer.bias),
@@ -58,6 +59,7 @@ SruWeights<F, F> SruViews(F* buffer, const LayerParameters& layer) {
 template <typename F>
 QrnnWeights<F, F> QrnnViews(F* buffer, const LayerParameters& layer) {
   return {.projection = MatrixView(buffer, layer.projection),
+          .packed = {},
           .bias = VectorView(buffer, layer.bias)};
 }
 

@@ -209,7 +209,7 @@ TEST(FittingDevices, RefusalsHaveTheTermsTheBudgetsAndAdvice) {
                 StartsWith(absl::StrCat(
                     "training needs ", FormatBytes(plan.total()),
                     " on a device: activations ", FormatBytes(plan.activations),
-                    ", workspace 2.1 MiB, optimizer 82.8 KiB; budget of "
+                    ", workspace 2.3 MiB, optimizer 82.8 KiB; budget of "
                     "devices/0 3.0 MiB, budget of devices/1 4.0 MiB; ",
                     advice)));
   };

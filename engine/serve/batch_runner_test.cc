@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "engine/model/executor_test_util.h"
@@ -245,7 +246,7 @@ TEST(BatchRunnerTest, WaitsInLineForModelsInUse) {
       EXPECT_EQ(waiting.size(), 2u);
       EXPECT_EQ(waiting[0].owner, "b");
       EXPECT_THAT(waiting[0].reason,
-                  HasSubstr("held by workspace 2.1 MiB, a "));
+                  HasSubstr("held by workspace 2.3 MiB, a "));
       EXPECT_EQ(waiting[1].reason, "1 in line before it");
       EXPECT_THAT(fixture.Owners(), ElementsAre("a"));
     }
@@ -425,7 +426,8 @@ TEST(BatchRunnerTest, ADeviceWithoutRoomGetsNone) {
 // Whatever is trained: the pass is as small as what is kept for serving.
 TEST(BatchRunnerTest,
      AModelThatIsNotLoadedRunsBesideTrainingThatTakesAllItMay) {
-  const ModelHandle a = Version(kSru, "a");
+  const std::string wide = absl::StrReplaceAll(kSru, {{"size: 7", "size: 60"}});
+  const ModelHandle a = Version(wide.c_str(), "a");
   const ModelHandle b = Version(kBidirectional, "b");
   const int64_t floor = std::max(BytesOf(a, 1), BytesOf(b, 5));
   ASSERT_LT(floor, BytesOf(a));
@@ -462,8 +464,8 @@ TEST(BatchRunnerTest, ARunThatADeviceRefusesGoesToAnother) {
 
 // Of a model that a job has evicted.
 TEST(BatchRunnerTest, WaitsForMemoryThatTheDeviceIsAboutToFree) {
-  const ModelHandle a = Version(kSru, "a");
-  const ModelHandle b = Version(kBidirectional, "b");
+  const ModelHandle a = Version(kBidirectional, "a");
+  const ModelHandle b = Version(kSru, "b");
   ASSERT_LT(BytesOf(b), BytesOf(a));
   Fixture fixture(Room(BytesOf(a)));
   const std::vector<int64_t> all_rows(kRows, 1);

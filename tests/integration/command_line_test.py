@@ -219,7 +219,7 @@ class CommandLineTest(unittest.TestCase):
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=recurve.PATIENCE_SECONDS, check=False)
         self.assertEqual(result.returncode, 1, result.stderr)
-        for fragment in ("cpu:1:memory=1MiB", "budget is 1.0 MiB", "takes 2.1 MiB", "memory=SIZE"):
+        for fragment in ("cpu:1:memory=1MiB", "budget is 1.0 MiB", "takes 2.3 MiB", "memory=SIZE"):
             self.assertIn(fragment, result.stderr)
 
     def test_datasets_are_deleted(self):
