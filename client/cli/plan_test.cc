@@ -51,11 +51,13 @@ TEST(MakePlan, OfAConfigIsInference) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->training);
   const MemoryPlan& plan = report->devices[0].plan;
-  EXPECT_EQ(plan.weights, kWeights);
+  // The projection once more, packed.
+  EXPECT_EQ(plan.weights, kWeights + 4 * 3072);
   EXPECT_EQ(plan.gradients + plan.optimizer, 0);
-  // Offsets, tokens and states, rows in two places, u, logits.
+  // Offsets, tokens and states, rows in two places, logits, and for the loss
+  // targets, weights and losses.
   EXPECT_EQ(plan.activations,
-            64 + 448 + 512 + 100 * 4 * (2 * 32 + 3 * 32 + 64));
+            64 + 448 + 512 + 100 * 4 * (2 * 32 + 64) + 3 * 448);
   EXPECT_THAT(ToText(*report), HasSubstr("100 rows in 4 sequences"));
 }
 
@@ -89,16 +91,16 @@ TEST(MakePlan, OfASpecIsTrainingOfItsBatches) {
 
 TEST(MakePlan, RefusesWhatTheServerWouldRefuse) {
   PlanOptions options = SpecOptions();
-  options.devices = "cpu:1:memory=2560KiB";
+  options.devices = "cpu:1:memory=2758KiB";
   options.serving_memory_share = 0;
   const absl::Status status = MakePlan(options).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_THAT(Message(status), HasSubstr("budget of devices/0 2.5 MiB; the "
+  EXPECT_THAT(Message(status), HasSubstr("budget of devices/0 2.7 MiB; the "
                                          "largest trainer.micro_batch_rows "
                                          "that fits is "));
   options.serving_memory_share = 0.25;
   EXPECT_THAT(Message(MakePlan(options).status()),
-              HasSubstr("budget of devices/0 2.5 MiB less 96.0 KiB for serving "
+              HasSubstr("budget of devices/0 2.7 MiB less 96.0 KiB for serving "
                         "(--serving_memory_share); "));
 }
 

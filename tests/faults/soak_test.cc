@@ -291,7 +291,7 @@ class SoakTest : public testing::Test {
     v1::TrainRequest request;
     v1::TrainSpec& spec = *request.mutable_spec();
     spec = SequenceSpec("trained", "lines", 1'000'000);
-    *spec.mutable_config() = Config(200, /*bidirectional=*/false);
+    *spec.mutable_config() = Config(300, /*bidirectional=*/false);
     spec.mutable_loader()->set_batch_size(200);
     spec.mutable_trainer()->set_micro_batch_rows(1 << 20);
     const absl::Status refusal = client_->Train(request).status();
@@ -370,7 +370,7 @@ TEST_F(SoakTest, UnequalDevicesKeepTheirBudgets) {
 // loaded, since what is kept for them does not hold two.
 TEST_F(SoakTest, PredictionsGoOnBesideAJobThatTakesAllItMay) {
   constexpr int kRounds = 3;
-  Start("cpu:1:memory=32MiB");
+  Start("cpu:1:memory=48MiB");
   CreateModels(150);
   if (HasFatalFailure()) return;
   const v1::Job job = TrainWithAllMemory();
