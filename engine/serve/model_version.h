@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "engine/model/library_keys.h"
 #include "engine/model/model.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 
@@ -31,6 +32,18 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
   static ModelHandle InMemory(std::shared_ptr<const Model> model,
                               ParameterBuffer parameters, std::string name = "",
                               std::vector<std::string> vocabulary = {});
+  ModelVersion() = default;
+
+  // The same version to be run at that precision: name, files, weights in host
+  // memory and what is said of its deletion are shared, all that devices make
+  // of it is its own. One object a precision, which lives as long as this one,
+  // or as its handles. REQUIRES: precision() is float32.
+  ModelHandle At(Precision precision) const;
+  // This one, and what At was asked for.
+  std::vector<ModelHandle> AtAllPrecisions() const;
+  Precision precision() const { return precision_; }
+  // Whether it is `stored` or what its At gave.
+  bool Is(const ModelVersion& stored) const { return host_ == stored.host_; }
 
   std::string name;  // models/ID/versions/N; in memory whatever it is of
   std::string model_id;
@@ -57,17 +70,29 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
   // for whoever still uses it when its files go.
   void KeepParameters() const;
 
-  void MarkDeleted(bool deleted = true) const { deleted_ = deleted; }
-  bool deleted() const { return deleted_; }
+  void MarkDeleted(bool deleted = true) const { host_->deleted = deleted; }
+  bool deleted() const { return host_->deleted; }
 
  private:
-  mutable std::atomic<bool> deleted_ = false;
-  std::shared_ptr<const ParameterBuffer> in_memory_;
-  mutable std::atomic<bool> checked_ = false;
-  mutable absl::Mutex mutex_;
-  mutable std::weak_ptr<const ParameterBuffer> parameters_
-      ABSL_GUARDED_BY(mutex_);
-  mutable std::shared_ptr<const ParameterBuffer> kept_ ABSL_GUARDED_BY(mutex_);
+  // What all precisions share.
+  struct Host {
+    std::atomic<bool> deleted = false;
+    std::atomic<bool> checked = false;
+    std::shared_ptr<const ParameterBuffer> in_memory;
+    absl::Mutex mutex;
+    std::weak_ptr<const ParameterBuffer> parameters ABSL_GUARDED_BY(mutex);
+    std::shared_ptr<const ParameterBuffer> kept ABSL_GUARDED_BY(mutex);
+  };
+  struct Others {
+    absl::Mutex mutex;
+    std::vector<ModelHandle> versions ABSL_GUARDED_BY(mutex);
+  };
+
+  ModelVersion(const ModelVersion&) = default;
+
+  std::shared_ptr<Host> host_ = std::make_shared<Host>();
+  std::shared_ptr<Others> others_ = std::make_shared<Others>();
+  Precision precision_ = Precision::kFloat32;
 };
 
 }  // namespace recurve

@@ -360,7 +360,7 @@ int64_t SessionStore::CountOn(const ModelVersion& version) const {
   absl::MutexLock lock(&mutex_);
   return std::count_if(table_.sessions().begin(), table_.sessions().end(),
                        [&](const auto& session) {
-                         return session.second->version.get() == &version &&
+                         return session.second->version->Is(version) &&
                                 !session.second->ended;
                        });
 }

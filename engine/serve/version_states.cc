@@ -24,7 +24,8 @@ class VersionStates::Use {
 
 class VersionStates::States : public std::enable_shared_from_this<States> {
  public:
-  explicit States(Hooks hooks) : hooks_(std::move(hooks)) {}
+  States(Hooks hooks, Precision default_precision)
+      : hooks_(std::move(hooks)), default_precision_(default_precision) {}
   // No hook is called any more.
   void Close() {
     absl::MutexLock change(&change_);
@@ -34,7 +35,8 @@ class VersionStates::States : public std::enable_shared_from_this<States> {
   const Hooks& hooks() const { return hooks_; }
 
   absl::StatusOr<ModelHandle> Enter(const ModelHandle& version);
-  absl::Status Load(const ModelHandle& version);
+  absl::Status Load(const ModelHandle& version,
+                    std::optional<Precision> precision);
   void Unload(const ModelHandle& version);
   void Forget(const ModelVersion& version) {
     absl::MutexLock lock(&mutex_);
@@ -46,25 +48,35 @@ class VersionStates::States : public std::enable_shared_from_this<States> {
     return found == entries_.end() ? VersionState::kOnDemand
                                    : found->second.state;
   }
+  Precision PrecisionOf(const ModelVersion& version) const {
+    absl::MutexLock lock(&mutex_);
+    const auto found = entries_.find(&version);
+    return found == entries_.end() ? default_precision_
+                                   : found->second.precision;
+  }
   void EndUse(const ModelHandle& version);
 
  private:
   struct Entry {
     ModelHandle version;
     VersionState state = VersionState::kOnDemand;
+    Precision precision;
     std::weak_ptr<Use> use;  // of all that use it now
   };
 
   Entry& EntryOf(const ModelHandle& version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    Entry& entry = entries_[version.get()];
-    entry.version = version;
-    return entry;
+    return entries_
+        .try_emplace(version.get(),
+                     Entry{version, VersionState::kOnDemand, default_precision_,
+                           std::weak_ptr<Use>()})
+        .first->second;
   }
   void FreeIfDrained(const ModelHandle& version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_);
 
   const Hooks hooks_;
+  const Precision default_precision_;
   // Serializes changes of state, which may take as long as loading.
   absl::Mutex change_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable absl::Mutex mutex_;
@@ -91,7 +103,8 @@ absl::StatusOr<ModelHandle> VersionStates::States::Enter(
     use = std::make_shared<Use>(shared_from_this(), version);
     entry.use = use;
   }
-  return ModelHandle(std::move(use), version.get());
+  // As long as the use, which keeps the stored version.
+  return ModelHandle(std::move(use), version->At(entry.precision).get());
 }
 
 // Others may have begun to use it since.
@@ -109,11 +122,20 @@ void VersionStates::States::EndUse(const ModelHandle& version) {
   }
 }
 
-absl::Status VersionStates::States::Load(const ModelHandle& version) {
+absl::Status VersionStates::States::Load(const ModelHandle& version,
+                                         std::optional<Precision> precision) {
   absl::MutexLock change(&change_);
-  RETURN_IF_ERROR(hooks_.load(version));
-  absl::MutexLock lock(&mutex_);
-  if (!version->deleted()) EntryOf(version).state = VersionState::kLoaded;
+  const Precision before = PrecisionOf(*version);
+  const Precision after = precision.value_or(before);
+  RETURN_IF_ERROR(hooks_.load(version->At(after)));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (version->deleted()) return absl::OkStatus();
+    Entry& entry = EntryOf(version);
+    entry.state = VersionState::kLoaded;
+    entry.precision = after;
+  }
+  if (after != before) hooks_.free(*version->At(before));
   return absl::OkStatus();
 }
 
@@ -139,14 +161,15 @@ void VersionStates::States::FreeIfDrained(const ModelHandle& version) {
     }
     found->second.state = VersionState::kUnloaded;
   }
-  hooks_.free(*version);
+  for (const ModelHandle& any : version->AtAllPrecisions()) hooks_.free(*any);
 }
 
 // --- By name ---
 
-VersionStates::VersionStates(const Registry& registry, Hooks hooks)
+VersionStates::VersionStates(const Registry& registry, Hooks hooks,
+                             Precision default_precision)
     : registry_(registry),
-      states_(std::make_shared<States>(std::move(hooks))) {}
+      states_(std::make_shared<States>(std::move(hooks), default_precision)) {}
 
 VersionStates::~VersionStates() { states_->Close(); }
 
@@ -155,9 +178,10 @@ absl::StatusOr<ModelHandle> VersionStates::Enter(absl::string_view name) {
   return states_->Enter(version);
 }
 
-absl::StatusOr<ModelHandle> VersionStates::Load(absl::string_view name) {
+absl::StatusOr<ModelHandle> VersionStates::Load(
+    absl::string_view name, std::optional<Precision> precision) {
   ASSIGN_OR_RETURN(ModelHandle version, registry_.Get(name));
-  RETURN_IF_ERROR(states_->Load(version));
+  RETURN_IF_ERROR(states_->Load(version, precision));
   return version;
 }
 
@@ -175,6 +199,10 @@ VersionState VersionStates::StateOf(const ModelVersion& version) const {
   return states_->StateOf(version);
 }
 
+Precision VersionStates::PrecisionOf(const ModelVersion& version) const {
+  return states_->PrecisionOf(version);
+}
+
 absl::Status VersionStates::CheckReady(absl::string_view name) const {
   ASSIGN_OR_RETURN(const ModelHandle version, registry_.Get(name));
   const VersionState state = StateOf(*version);
@@ -183,7 +211,7 @@ absl::Status VersionStates::CheckReady(absl::string_view name) const {
         absl::StrCat(version->name, ": is unloaded"));
   }
   RETURN_IF_ERROR(version->CheckParameters());
-  return states_->hooks().check_fits(*version);
+  return states_->hooks().check_fits(*version->At(PrecisionOf(*version)));
 }
 
 }  // namespace recurve

@@ -78,17 +78,23 @@ class VersionStatesTest : public VersionsTest {
   VersionStatesTest() {
     VersionStates::Hooks hooks;
     hooks.load = [this](const ModelHandle& version) {
-      calls_.push_back("load " + version->name);
+      calls_.push_back("load " + Name(*version));
       return load_;
     };
     hooks.free = [this](const ModelVersion& version) {
-      calls_.push_back("free " + version.name);
+      calls_.push_back("free " + Name(version));
     };
     hooks.check_fits = [this](const ModelVersion&) { return fits_; };
     hooks.later = [this](std::function<void()> work) {
       later_.push_back(std::move(work));
     };
     states_ = std::make_unique<VersionStates>(*registry_, std::move(hooks));
+  }
+  // With the precision, unless that is float32.
+  static std::string Name(const ModelVersion& version) {
+    const int precision = static_cast<int>(version.precision());
+    return precision == 0 ? version.name
+                          : absl::StrCat(version.name, " at ", precision);
   }
   VersionState State() { return states_->StateOf(**registry_->Get(kFirst)); }
   absl::StatusCode EnterCode() {
@@ -171,6 +177,54 @@ TEST_F(VersionStatesTest, AVersionThatCannotBeLoadedStaysWhatItWas) {
   ASSERT_TRUE(states_->Unload(kFirst).ok());
   EXPECT_FALSE(states_->Load(kFirst).ok());
   EXPECT_EQ(State(), VersionState::kUnloaded);
+}
+
+TEST_F(VersionStatesTest, AtAnotherPrecisionItIsReplacedAndUsesGoOn) {
+  const ModelHandle stored = *registry_->Get(kFirst);
+  auto before = states_->Enter(kFirst);
+  EXPECT_EQ(states_->PrecisionOf(*stored), Precision::kFloat32);
+  ASSERT_TRUE(states_->Load(kFirst, Precision::kInt8).ok());
+  EXPECT_EQ(calls_, (Calls{"load models/lm/versions/1 at 2",
+                           "free models/lm/versions/1"}));
+  EXPECT_EQ(states_->PrecisionOf(*stored), Precision::kInt8);
+  auto after = states_->Enter(kFirst);
+  EXPECT_EQ((*before)->precision(), Precision::kFloat32);
+  EXPECT_EQ((*after)->precision(), Precision::kInt8);
+  EXPECT_TRUE((*after)->Is(*stored));
+  // Without a precision: as it is.
+  ASSERT_TRUE(states_->Load(kFirst).ok());
+  EXPECT_EQ(states_->Enter(kFirst)->get(), after->get());
+  // Uses at either keep it from being freed, which is then done at both.
+  ASSERT_TRUE(states_->Unload(kFirst).ok());
+  after = absl::CancelledError();
+  RunLater();
+  EXPECT_EQ(State(), VersionState::kDraining);
+  calls_.clear();
+  before = absl::CancelledError();
+  RunLater();
+  EXPECT_EQ(State(), VersionState::kUnloaded);
+  EXPECT_EQ(calls_, (Calls{"free models/lm/versions/1",
+                           "free models/lm/versions/1 at 2"}));
+}
+
+TEST_F(VersionStatesTest, WithoutRoomForAnotherPrecisionNothingChanges) {
+  load_ = absl::ResourceExhaustedError("no room");
+  EXPECT_EQ(states_->Load(kFirst, Precision::kBfloat16).status(), load_);
+  EXPECT_EQ((*states_->Enter(kFirst))->precision(), Precision::kFloat32);
+  EXPECT_EQ(State(), VersionState::kOnDemand);
+}
+
+TEST_F(VersionStatesTest, OnDemandItIsServedAtTheDefault) {
+  VersionStates::Hooks hooks;
+  hooks.load = [](const ModelHandle&) { return absl::OkStatus(); };
+  hooks.free = [](const ModelVersion&) {};
+  states_ = std::make_unique<VersionStates>(*registry_, std::move(hooks),
+                                            Precision::kBfloat16);
+  const ModelHandle first = *states_->Enter(kFirst);
+  EXPECT_EQ(first->precision(), Precision::kBfloat16);
+  // One object, or devices would load it anew each time.
+  EXPECT_EQ(states_->Enter(kFirst)->get(), first.get());
+  EXPECT_EQ(*first->Parameters(), *(*registry_->Get(kFirst))->Parameters());
 }
 
 TEST_F(VersionStatesTest, ADeletedVersionIsForgotten) {
