@@ -136,12 +136,24 @@ void MultiplyTile(int64_t rows, const Tile& tile) {
   }
 }
 
-// Copies `count` <= kPanel floats of each of b's `depth` rows; the rest of the
-// panel is 0.
-void PackRows(const GemmOperand& b, int64_t depth, int64_t count, float* to) {
+GemmOperand Offset(const GemmOperand& operand, int64_t row, int64_t col) {
+  return {operand.at(row, col), operand.stride, operand.transposed};
+}
+
+// Row by row, so that memory is read in runs; the rest of the last panel is 0.
+void PackRows(const GemmOperand& b, int64_t depth, int64_t cols, float* to) {
+  const D d;
+  const int64_t whole = cols / kPanel * kPanel;
   for (int64_t k = 0; k < depth; ++k, to += kPanel) {
-    std::memcpy(to, b.at(k, 0), count * sizeof(float));
-    std::fill(to + count, to + kPanel, 0.0f);
+    const float* const from = b.at(k, 0);
+    for (int64_t j = 0; j < whole; j += kPanel) {
+      for (int64_t v = 0; v < kPanel; v += kLanes) {
+        hn::StoreU(hn::LoadU(d, from + j + v), d, to + j * depth + v);
+      }
+    }
+    if (whole == cols) continue;
+    float* const last = to + whole * depth;
+    std::fill(std::copy(from + whole, from + cols, last), last + kPanel, 0.0f);
   }
 }
 
@@ -161,6 +173,7 @@ void PackFourColumns(const GemmOperand& b, int64_t depth, int64_t j,
   }
 }
 
+// One panel of `count` <= kPanel columns, the rest 0.
 void PackTransposed(const GemmOperand& b, int64_t depth, int64_t count,
                     float* to) {
   int64_t j = 0;
@@ -172,11 +185,11 @@ void PackTransposed(const GemmOperand& b, int64_t depth, int64_t count,
   }
 }
 
-void PackPanel(const GemmOperand& b, int64_t depth, int64_t count, float* to) {
-  if (b.transposed) {
-    PackTransposed(b, depth, count, to);
-  } else {
-    PackRows(b, depth, count, to);
+void PackPanels(const GemmOperand& b, int64_t depth, int64_t cols, float* to) {
+  if (!b.transposed) return PackRows(b, depth, cols, to);
+  for (int64_t j = 0; j < cols; j += kPanel) {
+    PackTransposed(Offset(b, 0, j), depth, std::min(kPanel, cols - j),
+                   to + j * depth);
   }
 }
 
@@ -191,10 +204,6 @@ void PackStrip(const GemmOperand& a, int64_t depth, int64_t rows, float* to) {
     }
     std::copy(from + row, from + rows, to + row * depth + k * kTileRows);
   }
-}
-
-GemmOperand Offset(const GemmOperand& operand, int64_t row, int64_t col) {
-  return {operand.at(row, col), operand.stride, operand.transposed};
 }
 
 void PackA(const GemmBlock& block, float* to) {
@@ -214,10 +223,10 @@ class Panels {
         end_(end),
         scratch_(scratch),
         in_place_(!block.b.transposed && block.rows <= kMaxUnpackedRows) {
-    for (int64_t j = begin; j < end; j += kPanel) {
-      if (InPlace(j)) continue;
-      PackPanel(Offset(block.b, 0, j), block.depth, Width(j), Packed(j));
-    }
+    // A partial panel is packed: reading past its end is not allowed.
+    const int64_t first = in_place_ ? end - (end - begin) % kPanel : begin;
+    PackPanels(Offset(block.b, 0, first), block.depth, end - first,
+               Packed(first));
   }
 
   // c (+)= a b for the tile's rows and these columns; tile has the rest set.
@@ -235,7 +244,6 @@ class Panels {
 
  private:
   int64_t Width(int64_t j) const { return std::min(kPanel, end_ - j); }
-  // A partial panel is packed: reading past its end is not allowed.
   bool InPlace(int64_t j) const { return in_place_ && Width(j) == kPanel; }
   float* Packed(int64_t j) const {
     return scratch_ + (j - begin_) * block_.depth;

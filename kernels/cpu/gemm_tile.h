@@ -52,12 +52,12 @@ struct GemmBlock {
   bool accumulate = false;
 };
 
-// Columns whose part of b, `words` of each, is packed together. With the rest
-// it has to fit into a second-level cache of 2 MiB, of which packed rows of a
-// take half.
+// Columns whose part of b, `words` of each, is packed together. Beside packed
+// rows of a, which are read but once for each part of b, that part has to stay
+// in a second-level cache of 512 KiB.
 inline int64_t ColumnsPackedTogether(int64_t words, bool packs_a) {
   constexpr int64_t kMaxUnits = 16;
-  const int64_t budget = (packs_a ? 3 : 6) * kSumBlock;
+  const int64_t budget = packs_a ? kSumBlock * 3 / 2 : 6 * kSumBlock;
   const int64_t units = budget / (words > 0 ? words : 1);
   return (units < kMaxUnits ? units : kMaxUnits) * kColumnUnit;
 }
