@@ -21,10 +21,7 @@ class BackwardPass {
         args_(args) {}
 
   absl::Status Run() {
-    // Padding and frozen parameters have no other writer.
-    RETURN_IF_ERROR(Zero(
-        backend_,
-        Matrix<float>(args_.gradients, 1, model_.parameters().buffer_size())));
+    RETURN_IF_ERROR(ZeroUnwritten());
     if (args_.want_dstate_in) RETURN_IF_ERROR(Zero(backend_, a_.dstate_in));
     const bool want_dinput = model_.takes_tokens() || args_.want_dfeatures;
     ASSIGN_OR_RETURN(Matrix<float> drows, Output(args_.doutput));
@@ -38,6 +35,23 @@ class BackwardPass {
   }
 
  private:
+  // Padding and frozen parameters have no other writer.
+  absl::Status ZeroUnwritten() {
+    const ParameterLayout& layout = model_.parameters();
+    int64_t end = 0;  // of the last parameter that has one
+    for (const Parameter& parameter : layout.parameters()) {
+      if (!parameter.trainable) continue;
+      RETURN_IF_ERROR(ZeroRange(end, parameter.offset));
+      end = parameter.offset + parameter.count();
+    }
+    return ZeroRange(end, layout.buffer_size());
+  }
+
+  absl::Status ZeroRange(int64_t begin, int64_t end) {
+    return Zero(backend_,
+                Matrix<float>(args_.gradients + begin, 1, end - begin));
+  }
+
   absl::Status ApplyMask(Matrix<float> rows, Matrix<float> mask) {
     return mask ? backend_.Multiply(rows, mask) : absl::OkStatus();
   }
