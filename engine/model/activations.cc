@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/types/span.h"
 #include "engine/model/arena.h"
 
 namespace recurve {
@@ -16,17 +15,18 @@ int64_t InputSize(const Model& model) {
              : model.feature_size();
 }
 
-// Columns of the rows between the parts of a model, in order: its input, each
-// layer's output, and before it the mapped input of a block that maps it.
-std::vector<int64_t> RowWidths(const Model& model) {
-  std::vector<int64_t> widths = {InputSize(model)};
+// Calls f with the columns of the rows between the parts of a model, in order:
+// its input, each layer's output, and before it the mapped input of a block
+// that maps it.
+template <typename F>
+void ForEachRowWidth(const Model& model, const F& f) {
+  int64_t width = InputSize(model);
+  f(width);
   for (const Layer& layer : model.layers()) {
-    if (widths.back() != layer.input_size()) {
-      widths.push_back(layer.input_size());
-    }
-    widths.push_back(layer.channels());
+    if (width != layer.input_size()) f(layer.input_size());
+    width = layer.channels();
+    f(width);
   }
-  return widths;
 }
 
 // What Model::pool_carry_offset describes, in the rows of `carries`.
@@ -50,19 +50,21 @@ PoolCarry PoolCarryIn(const Model& model, Matrix<float> carries) {
 // them by turns.
 class TwoPlaces {
  public:
-  // `sizes` of all arrays in order, in floats.
-  TwoPlaces(ArenaCursor& cursor, absl::Span<const int64_t> sizes) {
-    int64_t largest[2] = {};
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      largest[i % 2] = std::max(largest[i % 2], sizes[i]);
-    }
-    for (int i = 0; i < 2; ++i) places_[i] = cursor.Take<float>(largest[i]);
+  // The next array, in floats; all of them come before Take.
+  void Add(int64_t size) {
+    int64_t& largest = sizes_[added_++ % 2];
+    largest = std::max(largest, size);
+  }
+  void Take(ArenaCursor& cursor) {
+    for (int i = 0; i < 2; ++i) places_[i] = cursor.Take<float>(sizes_[i]);
   }
 
   float* Next() { return places_[turn_++ % 2]; }
 
  private:
-  float* places_[2];
+  int64_t sizes_[2] = {};
+  int64_t added_ = 0;
+  float* places_[2] = {};
   int64_t turn_ = 0;
 };
 
@@ -73,9 +75,9 @@ class RowBuffers {
   RowBuffers(ArenaCursor& cursor, Mode mode, int64_t rows, const Model& model)
       : cursor_(cursor), rows_(rows) {
     if (mode != Mode::kInference) return;
-    std::vector<int64_t> sizes = RowWidths(model);
-    for (int64_t& size : sizes) size *= rows;
-    places_.emplace(cursor, sizes);
+    places_.emplace();
+    ForEachRowWidth(model, [&](int64_t width) { places_->Add(rows * width); });
+    places_->Take(cursor);
   }
 
   Matrix<float> Next(int64_t cols) {
@@ -91,14 +93,19 @@ class RowBuffers {
 
 class Layouter {
  public:
-  Layouter(const Model& model, const PassMemory& pass, void* base)
+  Layouter(const Model& model, const PassMemory& pass, void* base,
+           std::vector<LayerActivations> reused)
       : model_(model),
         mode_(pass.mode),
         n_(pass.num_rows),
         b_(pass.num_sequences),
         input_gradients_(pass.input_gradients),
         packed_(pass.packed),
-        cursor_(base) {}
+        cursor_(base) {
+    a_.layers = std::move(reused);
+    a_.layers.clear();
+    a_.layers.reserve(model.layers().size());
+  }
 
   Activations Run() {
     a_.num_rows = n_;
@@ -305,29 +312,33 @@ class Layouter {
     a_.row_losses = cursor.Take<float>(a_.output_rows);
   }
 
-  // In the order of the backward pass.
   void RowGradients() {
-    std::vector<Matrix<float>*> views;
-    const auto want = [&](Matrix<float>& view, Matrix<float> of) {
-      view = {nullptr, of.rows, of.cols};
-      views.push_back(&view);
-    };
+    TwoPlaces places;
+    ForEachRowGradient([&](Matrix<float>&, Matrix<float> of) {
+      places.Add(of.rows * of.cols);
+    });
+    places.Take(cursor_);
+    ForEachRowGradient([&](Matrix<float>& view, Matrix<float> of) {
+      view = {places.Next(), of.rows, of.cols};
+    });
+  }
+
+  // Calls f(view, rows that it is the gradient of) in the order of the backward
+  // pass.
+  template <typename F>
+  void ForEachRowGradient(const F& f) {
     if (model_.config().output().has_linear())
-      want(a_.dlinear_input, a_.features());
-    if (model_.pools()) want(a_.dhidden, a_.hidden());
+      f(a_.dlinear_input, a_.features());
+    if (model_.pools()) f(a_.dhidden, a_.hidden());
     const bool wants_dinput = model_.takes_tokens() || input_gradients_;
     for (auto layer = a_.layers.rbegin(); layer != a_.layers.rend(); ++layer) {
       const bool first = layer + 1 == a_.layers.rend();
       const bool wanted = !first || wants_dinput;
-      if (wanted || layer->block_input) want(layer->dx, layer->x);
+      if (wanted || layer->block_input) f(layer->dx, layer->x);
       if (wanted && layer->block_input) {
-        want(layer->dblock_input, layer->block_input);
+        f(layer->dblock_input, layer->block_input);
       }
     }
-    std::vector<int64_t> sizes;
-    for (const auto* view : views) sizes.push_back(view->rows * view->cols);
-    TwoPlaces places(cursor_, sizes);
-    for (auto* view : views) view->data = places.Next();
   }
 
   void StateGradients() {
@@ -347,8 +358,9 @@ class Layouter {
 
 }  // namespace
 
-Activations LayOut(const Model& model, const PassMemory& pass, void* base) {
-  return Layouter(model, pass, base).Run();
+Activations LayOut(const Model& model, const PassMemory& pass, void* base,
+                   std::vector<LayerActivations> reused) {
+  return Layouter(model, pass, base, std::move(reused)).Run();
 }
 
 }  // namespace recurve

@@ -96,8 +96,10 @@ struct PassMemory {
 };
 
 // The activations of such a pass, from `base` on. With a null base the views
-// are not memory, but `bytes` is the same.
-Activations LayOut(const Model& model, const PassMemory& pass, void* base);
+// are not memory, but `bytes` is the same. `reused` are the layers of
+// activations that are over: the new ones take their place on the heap.
+Activations LayOut(const Model& model, const PassMemory& pass, void* base,
+                   std::vector<LayerActivations> reused = {});
 
 }  // namespace recurve
 

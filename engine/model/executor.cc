@@ -137,8 +137,12 @@ absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
   const int64_t sequences = args.batch->num_sequences();
   memory_ = {args.mode, rows, sequences, args.input_gradients,
              packed_ != nullptr};
-  RETURN_IF_ERROR(ReserveArena(LayOut(*model_, memory_, nullptr).bytes));
-  a_ = LayOut(*model_, memory_, arena_->data());
+  const auto lay_out = [this](void* base) {
+    a_ = LayOut(*model_, memory_, base, std::move(a_.layers));
+  };
+  lay_out(nullptr);
+  RETURN_IF_ERROR(ReserveArena(a_.bytes));
+  lay_out(arena_->data());
   for (size_t l = 0; l < a_.layers.size(); ++l) {
     if (auto* sru = std::get_if<SruActivations>(&a_.layers[l].cell)) {
       sru->args.forward.shape.skip_scale = skip_scales_[l];

@@ -1,6 +1,7 @@
 #include "engine/model/loss.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -119,11 +120,15 @@ class LossPass {
   }
 
   absl::StatusOr<double> SumOfRows() {
-    std::vector<float> losses(a_.output_rows);
-    RETURN_IF_ERROR(
-        Download<float>(backend_, absl::MakeSpan(losses), a_.row_losses));
+    std::array<float, 4096> losses;
+    const int64_t together = losses.size();
     double sum = 0;
-    for (const float loss : losses) sum += loss;
+    for (int64_t first = 0; first < a_.output_rows; first += together) {
+      const auto part = absl::MakeSpan(losses).subspan(
+          0, std::min(together, a_.output_rows - first));
+      RETURN_IF_ERROR(Download<float>(backend_, part, a_.row_losses + first));
+      for (const float loss : part) sum += loss;
+    }
     return sum;
   }
 

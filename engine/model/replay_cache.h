@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "kernels/backend.h"
@@ -19,7 +19,7 @@ namespace recurve {
 class ReplayCache {
  public:
   // All that the operations follow from: equal keys, equal operations.
-  using Key = std::vector<int64_t>;
+  using Key = absl::InlinedVector<int64_t, 16>;  // without an allocation
   static constexpr int kDefaultCapacity = 16;
 
   // `backend` outlives the cache. Of more than `capacity` keys the one unused

@@ -30,7 +30,7 @@ int TreeFold::Push(Range node) {
 std::vector<Range> MaximalSubtrees(int64_t num_leaves, Range leaves) {
   TreeFold fold(num_leaves);
   for (int64_t i = leaves.begin; i < leaves.end; ++i) fold.Push({i, i + 1});
-  return fold.stack();
+  return {fold.stack().begin(), fold.stack().end()};
 }
 
 int64_t LivePartials(int64_t num_leaves, Range leaves) {

@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "engine/schedule/partition.h"
 
 namespace recurve {
@@ -33,13 +35,13 @@ class TreeFold {
   int Push(Range node);
 
   // The nodes on the stack, bottom first.
-  const std::vector<Range>& stack() const { return stack_; }
+  absl::Span<const Range> stack() const { return stack_; }
 
  private:
   bool TopTwoAreHalves() const;
 
   int64_t num_leaves_;
-  std::vector<Range> stack_;
+  absl::InlinedVector<Range, 32> stack_;  // enough for 2^15 leaves
 };
 
 // The maximal nodes of the tree that lie within `leaves`, left to right.

@@ -49,6 +49,8 @@ std::string LargestTerms(const MemoryPlan& plan, int count = 3);
 struct BatchShape {
   int64_t rows = 0;
   int64_t sequences = 0;
+
+  bool operator==(const BatchShape&) const = default;
 };
 
 // On a device of that kind: weights, on a CPU the projections among them twice,

@@ -85,9 +85,11 @@ absl::Status DeviceReplica::Reserve(const TrainingShape& shape) {
     RETURN_IF_ERROR(staged_.Reserve(backend_, size));
   }
   const BatchShape largest = shape.largest_micro_batch;
-  if (largest.sequences == 0) return absl::OkStatus();
-  return executor_->ReserveArena(Executor::ArenaBytes(
-      *model_, Mode::kTraining, largest.rows, largest.sequences));
+  if (largest.sequences == 0 || largest == reserved_) return absl::OkStatus();
+  RETURN_IF_ERROR(executor_->ReserveArena(Executor::ArenaBytes(
+      *model_, Mode::kTraining, largest.rows, largest.sequences)));
+  reserved_ = largest;
+  return absl::OkStatus();
 }
 
 // --- Forward, loss, backward ---

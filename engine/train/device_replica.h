@@ -140,6 +140,7 @@ class DeviceReplica {
   DeviceArray first_moment_;
   DeviceArray second_moment_;
   std::unique_ptr<Executor> executor_;
+  BatchShape reserved_;  // what its arena was last made for
   // Sums over subtrees during Compute; the first one holds the whole sum in the
   // end.
   std::vector<DeviceArray> gradients_;

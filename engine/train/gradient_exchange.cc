@@ -3,10 +3,17 @@
 #include <algorithm>
 #include <cassert>
 
+#include "absl/container/inlined_vector.h"
 #include "engine/schedule/gradient_tree.h"
 #include "kernels/status.h"
 
 namespace recurve {
+namespace {
+
+// Devices, or sums, that are listed without an allocation.
+constexpr int kInlined = 32;
+
+}  // namespace
 
 GradientExchange::GradientExchange(Backend& backend, int64_t count, int rank,
                                    int world_size)
@@ -42,8 +49,8 @@ absl::Status GradientExchange::ExchangePieces(
     rounds = std::max(rounds, of_rank.size());
   }
   for (size_t k = 0; k < rounds; ++k) {
-    std::vector<Communicator::Send> sends(world_size);
-    std::vector<Communicator::Receive> receives(world_size);
+    absl::InlinedVector<Communicator::Send, kInlined> sends(world_size);
+    absl::InlinedVector<Communicator::Receive, kInlined> receives(world_size);
     int64_t first_piece = 0;  // of rank r
     for (size_t r = 0; r < world_size; ++r) {
       if (k < partials.size()) {
@@ -62,7 +69,7 @@ absl::Status GradientExchange::ExchangePieces(
 absl::StatusOr<float*> GradientExchange::SumPieces(
     int64_t num_micro_batches, absl::Span<const std::vector<Range>> subtrees) {
   TreeFold fold(num_micro_batches);
-  std::vector<float*> stack;
+  absl::InlinedVector<float*, kInlined> stack;
   int64_t next_piece = 0;
   for (const auto& of_rank : subtrees) {
     for (const Range subtree : of_rank) {

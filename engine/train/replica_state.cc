@@ -41,6 +41,7 @@ absl::Status DeviceReplica::Save(TrainerState& state) {
 
 absl::Status DeviceReplica::Load(const TrainerState& state) {
   executor_.reset();  // it has read scale_x
+  reserved_ = {};
   RETURN_IF_ERROR(
       UploadOrZero(backend_, parameters_, count(), state.parameters));
   const int moments = NumMoments(optimizer_);

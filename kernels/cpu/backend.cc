@@ -67,7 +67,16 @@ class Team {
 class CpuBackend : public Backend {
  public:
   CpuBackend(int num_threads, Precision products)
-      : team_(num_threads), products_(products) {}
+      : team_(num_threads), products_(products) {
+    // Now, not when the first piece of work comes a thread's way.
+    team_.Run([] {
+#pragma omp parallel
+      {
+        cpu::ThreadScratch();
+        cpu::ReserveFusedScratch();
+      }
+    });
+  }
 
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(
       int64_t bytes) override {

@@ -19,8 +19,9 @@ namespace recurve {
 std::unique_ptr<Backend> CreateCpuBackend(
     int num_threads, Precision products = Precision::kFloat32);
 
-// Bytes that the threads of such a device keep for themselves from their first
-// matrix products on, besides what Allocate gives out.
+// Bytes that the threads of such a device keep for themselves, besides what
+// Allocate gives out. A device has them from its creation on if the thread that
+// creates it is the one that uses it.
 int64_t CpuWorkspaceBytes(int num_threads);
 
 // What PackedBytes of such a device says.

@@ -189,4 +189,6 @@ void RunFused(const FusedLayer& layer, Recur recur) {
   });
 }
 
+void ReserveFusedScratch() { ThreadScratch(); }
+
 }  // namespace recurve::cpu

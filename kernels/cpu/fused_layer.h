@@ -23,6 +23,8 @@ inline constexpr int64_t kTileRows = 64;
 // What a thread keeps its tile in, with the group's biases and states.
 inline constexpr int64_t kFusedScratchBytes =
     (kTileRows + 2) * kMaxGroupColumns * static_cast<int64_t>(sizeof(float));
+// Allocates the calling thread's, if it has none yet.
+void ReserveFusedScratch();
 
 struct FusedLayer {
   SequenceLayout layout;
