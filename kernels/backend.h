@@ -79,7 +79,8 @@ class Backend {
     return 0;
   }
   // Packs weights [depth, D*K*H] to `to`, PackedBytes of them, which a
-  // PackedProjection then points to.
+  // PackedProjection then points to. InvalidArgument if depth is more terms
+  // than it can add at the precision.
   virtual absl::Status Pack(const ProjectionShape& projection,
                             Precision precision, Matrix<const float> weights,
                             std::byte* to) {

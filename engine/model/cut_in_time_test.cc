@@ -1,6 +1,7 @@
 // A model that is cut in time gives the bits of the uncut pass, however its
 // sequences are cut, whatever they are batched with and whichever device has
-// their next part; so do the carries.
+// their next part; so do the carries. At every precision, which makes other
+// bits.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,8 @@
 #include "engine/model/executor_test_util.h"
 #include "engine/model/test_models.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 namespace {
@@ -115,7 +118,8 @@ void Append(const SequenceBatch& part, SequenceBatch& batch) {
 // On a device: a pass over a batch from carries [B, carry_size].
 class Device {
  public:
-  Device(const std::string& model, int threads) : e_(model, threads) {}
+  Device(const std::string& model, int threads, Precision precision)
+      : e_(model, CreateCpuBackend(threads), ParameterUse::kFixed, precision) {}
 
   const Model& model() const { return e_.model(); }
 
@@ -248,13 +252,14 @@ std::vector<Sequence> RandomSequences(const Model& model, int count,
   return sequences;
 }
 
-void Check(const std::string& text, int64_t max_length, uint32_t seed) {
+void Check(const std::string& text, int64_t max_length, uint32_t seed,
+           Precision precision = Precision::kFloat32) {
   SCOPED_TRACE(text);
   std::mt19937 random(seed);
-  Device alone(text, 1);
+  Device alone(text, 1, precision);
   std::vector<std::unique_ptr<Device>> devices;
   for (const int threads : {1, 3, 2}) {
-    devices.push_back(std::make_unique<Device>(text, threads));
+    devices.push_back(std::make_unique<Device>(text, threads, precision));
   }
   const Model& model = alone.model();
   ASSERT_TRUE(model.CutsInTime());
@@ -296,6 +301,18 @@ TEST(CutInTime, GivesTheBitsOfTheUncutPassForWideModels) {
   for (const std::string& text : WideModels()) {
     for (const uint32_t seed : {1, 2, 3}) {
       ASSERT_NO_FATAL_FAILURE(Check(text, 1300, seed));
+    }
+  }
+}
+
+TEST(CutInTime, GivesTheBitsOfTheUncutPassAtLowerPrecisions) {
+  uint32_t seed = 0;
+  for (const Precision precision : {Precision::kBfloat16, Precision::kInt8}) {
+    for (const std::string& text : SmallModels()) {
+      ASSERT_NO_FATAL_FAILURE(Check(text, 24, ++seed, precision));
+    }
+    for (const std::string& text : WideModels()) {
+      ASSERT_NO_FATAL_FAILURE(Check(text, 600, ++seed, precision));
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "engine/model/executor.h"
 
+#include <cassert>
 #include <cstddef>
 #include <utility>
 #include <variant>
@@ -31,7 +32,7 @@ class Executor::Impl {
   const Model& model() const { return *model_; }
 
   absl::Status ReadSkipScales();
-  absl::Status PackProjections();
+  absl::Status PackProjections(Precision precision);
   absl::Status ReserveArena(int64_t bytes);
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
   absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
@@ -87,20 +88,26 @@ absl::Status Executor::Impl::ReadSkipScales() {
   return absl::OkStatus();
 }
 
-absl::Status Executor::Impl::PackProjections() {
-  const auto bytes_of = [this](const ProjectionShape& projection) {
-    return backend_.PackedBytes(projection, Precision::kFloat32);
+absl::Status Executor::Impl::PackProjections(Precision precision) {
+  const auto bytes_of = [&](const ProjectionShape& projection) {
+    return backend_.PackedBytes(projection, precision);
   };
   const int64_t bytes = PackedBytes(*model_, bytes_of);
-  if (bytes == 0) return absl::OkStatus();
+  if (bytes == 0) {
+    return precision == Precision::kFloat32
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(
+                     "this device multiplies by the weights as they are, at "
+                     "float32 alone");
+  }
   ASSIGN_OR_RETURN(packed_, backend_.Allocate(bytes));
   auto* to = static_cast<std::byte*>(packed_->data());
   for (size_t l = 0; l < model_->layers().size(); ++l) {
     const ProjectionShape projection = model_->layers()[l].projection();
     RETURN_IF_ERROR(backend_.Pack(
-        projection, Precision::kFloat32,
+        projection, precision,
         MatrixView(weights_, parameters_.layers[l].projection), to));
-    projections_.push_back({Precision::kFloat32, to});
+    projections_.push_back({precision, to});
     to += bytes_of(projection);
   }
   return absl::OkStatus();
@@ -268,10 +275,13 @@ absl::Status Executor::Impl::DownloadTo(std::vector<float>* host,
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     std::shared_ptr<const Model> model, Backend& backend,
-    const float* parameters, ParameterUse use) {
+    const float* parameters, ParameterUse use, Precision precision) {
+  assert(use == ParameterUse::kFixed || precision == Precision::kFloat32);
   auto impl = std::make_unique<Impl>(std::move(model), backend, parameters);
   RETURN_IF_ERROR(impl->ReadSkipScales());
-  if (use == ParameterUse::kFixed) RETURN_IF_ERROR(impl->PackProjections());
+  if (use == ParameterUse::kFixed) {
+    RETURN_IF_ERROR(impl->PackProjections(precision));
+  }
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
 

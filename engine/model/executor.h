@@ -17,6 +17,7 @@
 #include "engine/model/places.h"
 #include "engine/model/sequence_batch.h"
 #include "kernels/backend.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 
@@ -93,10 +94,14 @@ class Executor {
   // `parameters` is device memory of model->parameters().buffer_size() floats
   // that outlives the executor; it is read at each Forward and Backward, but
   // scale_x, which is never trained, here alone. With kFixed their projections
-  // are packed here, in PackedBytes of device memory, if the device packs.
+  // are packed here, in PackedBytes of device memory, if the device packs, and
+  // multiplied at `precision`. At another than float32, InvalidArgument for a
+  // projection of more terms than the device can add at it, and
+  // FailedPrecondition if it packs none. REQUIRES: float32 unless kFixed.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       std::shared_ptr<const Model> model, Backend& backend,
-      const float* parameters, ParameterUse use = ParameterUse::kTrained);
+      const float* parameters, ParameterUse use = ParameterUse::kTrained,
+      Precision precision = Precision::kFloat32);
   ~Executor();
 
   // Bytes of a model's packed projections, given those of each.

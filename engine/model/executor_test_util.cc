@@ -42,15 +42,17 @@ TestExecutor::TestExecutor(const std::string& textproto, int threads)
     : TestExecutor(textproto, CreateCpuBackend(threads)) {}
 
 TestExecutor::TestExecutor(const std::string& textproto,
-                           std::unique_ptr<Backend> backend, ParameterUse use)
+                           std::unique_ptr<Backend> backend, ParameterUse use,
+                           Precision precision)
     : backend_(std::move(backend)),
       model_(Require(Model::Create(Require(ParseModelConfig(textproto))))) {
   const int64_t bytes = model_->parameters().buffer_size() * sizeof(float);
   weights_ = Require(backend_->Allocate(bytes));
   gradients_ = Require(backend_->Allocate(bytes));
   SetParameters(PerturbedParameters(*model_));
-  executor_ = Require(Executor::Create(
-      model_, *backend_, static_cast<float*>(weights_->data()), use));
+  executor_ = Require(Executor::Create(model_, *backend_,
+                                       static_cast<float*>(weights_->data()),
+                                       use, precision));
 }
 
 void TestExecutor::SetParameters(const std::vector<float>& parameters) {

@@ -10,6 +10,7 @@
 #include "engine/model/executor.h"
 #include "engine/model/model.h"
 #include "kernels/backend.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 
@@ -19,7 +20,8 @@ class TestExecutor {
   // On a CPU device.
   explicit TestExecutor(const std::string& textproto, int threads = 1);
   TestExecutor(const std::string& textproto, std::unique_ptr<Backend> backend,
-               ParameterUse use = ParameterUse::kTrained);
+               ParameterUse use = ParameterUse::kTrained,
+               Precision precision = Precision::kFloat32);
 
   const Model& model() const { return *model_; }
   Executor& executor() { return *executor_; }

@@ -28,9 +28,9 @@ int64_t ArenaBytes(const Model& model, Mode mode, BatchShape shape,
   return Executor::ArenaBytes(model, mode, shape.rows, shape.sequences, packed);
 }
 
-int64_t PackedWeightBytes(const Model& model) {
-  return Executor::PackedBytes(model, [](const ProjectionShape& projection) {
-    return CpuPackedBytes(projection, Precision::kFloat32);
+int64_t PackedWeightBytes(const Model& model, Precision precision) {
+  return Executor::PackedBytes(model, [&](const ProjectionShape& projection) {
+    return CpuPackedBytes(projection, precision);
   });
 }
 
@@ -89,10 +89,11 @@ std::string LargestTerms(const MemoryPlan& plan, int count) {
 }
 
 MemoryPlan InferencePlan(const Model& model, BatchShape largest,
-                         DeviceKind kind) {
+                         DeviceKind kind, Precision precision) {
   const bool packed = kind == DeviceKind::kCpu;
   MemoryPlan plan;
-  plan.weights = WeightBytes(model) + (packed ? PackedWeightBytes(model) : 0);
+  plan.weights = WeightBytes(model);
+  if (packed) plan.weights += PackedWeightBytes(model, precision);
   plan.activations = ArenaBytes(model, Mode::kInference, largest, packed);
   return plan;
 }

@@ -1,6 +1,6 @@
 // How many bytes a device must hold: a closed formula (DESIGN invariant 2;
 // docs/memory.md writes it out). Pure functions of a model and of sizes: no
-// device, no weights. Everything is float32.
+// device, no weights. Everything but packed weights is float32.
 //
 // What the plan says is what is allocated through Backend::Allocate, to the
 // byte, and besides it the workspace that a device's threads keep for
@@ -16,6 +16,7 @@
 #include "engine/model/model.h"
 #include "engine/schedule/device_spec.h"
 #include "engine/schedule/partition.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 
@@ -53,11 +54,13 @@ struct BatchShape {
   bool operator==(const BatchShape&) const = default;
 };
 
-// On a device of that kind: weights, on a CPU the projections among them twice,
-// once packed for its products, and the arena of passes no larger than
-// `largest`; without rows and sequences weights alone.
+// On a device of that kind: weights, on a CPU the projections among them once
+// more, packed for its products at that precision, and the arena of passes no
+// larger than `largest`; without rows and sequences weights alone. REQUIRES:
+// the kind serves the precision (serving_precision.h).
 MemoryPlan InferencePlan(const Model& model, BatchShape largest,
-                         DeviceKind kind = DeviceKind::kCpu);
+                         DeviceKind kind = DeviceKind::kCpu,
+                         Precision precision = Precision::kFloat32);
 
 // One device's part in training.
 struct TrainingShape {

@@ -71,8 +71,8 @@ BatchRunner::~BatchRunner() {
 void BatchRunner::Start(BatchRun run) {
   DevicePool& devices = admission_.devices();
   absl::StatusOr<RunPlan> plan =
-      PlanRun(devices, options_, MemoryOwner(*run.version), *run.version->model,
-              run.batch.cu_seqlens, run.call_rows, run.memory);
+      PlanRun(devices, options_, *run.version, run.batch.cu_seqlens,
+              run.call_rows, run.memory);
   if (!plan.ok()) return run.done(plan.status());
   const std::vector<int> ranks = devices.ByLoad(plan->ranks);
   const size_t parts = std::min(ranks.size(), plan->chains.size());

@@ -13,6 +13,7 @@
 #include "engine/model/safetensors.h"
 #include "engine/schedule/device_spec.h"
 #include "gtest/gtest.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 namespace {
@@ -67,9 +68,10 @@ class CheckpointTest : public testing::TestWithParam<const char*> {
                         &vocabulary);
   }
 
-  double Loss(int64_t chunk_rows, bool carry_state) {
+  double Loss(int64_t chunk_rows, bool carry_state,
+              Precision precision = Precision::kFloat32) {
     const auto evaluation = fixture_.evaluator.EvaluateText(
-        version_, tokens_, {chunk_rows, carry_state}, {});
+        version_->At(precision), tokens_, {chunk_rows, carry_state}, {});
     EXPECT_TRUE(evaluation.ok()) << evaluation.status();
     EXPECT_EQ(evaluation->rows, 24000);
     return evaluation->loss;
@@ -93,6 +95,20 @@ TEST_P(CheckpointTest, LossIsTheLibrarys) {
 TEST_P(CheckpointTest, ChunksDoNotMoveTheLoss) {
   EXPECT_EQ(Loss(1000, true), Loss(7, true));
   EXPECT_EQ(Loss(1000, true), Loss(0, false));
+}
+
+// Relative to float32; docs/versions.md has what is measured.
+TEST_P(CheckpointTest, LowerPrecisionsHardlyMoveTheLoss) {
+  const double exact = Loss(1000, true);
+  const double bf16 = Loss(1000, true, Precision::kBfloat16);
+  const double int8 = Loss(1000, true, Precision::kInt8);
+  EXPECT_NE(bf16, exact);
+  EXPECT_NEAR(bf16, exact, 0.001 * exact);
+  EXPECT_NE(int8, exact);
+  EXPECT_NE(int8, bf16);
+  EXPECT_NEAR(int8, exact, 0.005 * exact);
+  EXPECT_EQ(int8, Loss(7, true, Precision::kInt8));
+  EXPECT_EQ(bf16, Loss(7, true, Precision::kBfloat16));
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, CheckpointTest,

@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<ExecutorCache::Slot>> ExecutorCache::Load(
       slot->executor,
       Executor::Create(version->model, *slot->backend,
                        static_cast<const float*>(slot->parameters->data()),
-                       ParameterUse::kFixed));
+                       ParameterUse::kFixed, version->precision()));
   return slot;
 }
 

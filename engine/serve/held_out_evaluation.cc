@@ -15,15 +15,6 @@ namespace {
 // Rows of a chunk where held-out text is evaluated.
 constexpr int64_t kChunkRows = 1000;
 
-TextOptions OptionsFor(const Model& model, const Dataset& data) {
-  TextOptions options;
-  if (std::holds_alternative<TextDataset>(data)) {
-    options.chunk_rows = kChunkRows;
-    options.carry_state = !model.bidirectional();
-  }
-  return options;
-}
-
 absl::StatusOr<JobEvaluation> Evaluate(BatchRunner& runner,
                                        const TrainableModel& model,
                                        const Dataset& data,
@@ -38,7 +29,7 @@ absl::StatusOr<JobEvaluation> Evaluate(BatchRunner& runner,
       Evaluator(runner, options)
           .EvaluateDataset(
               ModelVersion::InMemory(model.model, model.parameters), data,
-              OptionsFor(*model.model, data), control));
+              HeldOutOptions(*model.model, data), control));
   JobEvaluation result;
   result.loss = evaluation.loss;
   result.accuracy = evaluation.accuracy;
@@ -47,6 +38,15 @@ absl::StatusOr<JobEvaluation> Evaluate(BatchRunner& runner,
 }
 
 }  // namespace
+
+TextOptions HeldOutOptions(const Model& model, const Dataset& data) {
+  TextOptions options;
+  if (std::holds_alternative<TextDataset>(data)) {
+    options.chunk_rows = kChunkRows;
+    options.carry_state = !model.bidirectional();
+  }
+  return options;
+}
 
 HeldOut EvaluateHeldOut(BatchRunner& runner) {
   HeldOut held_out;
@@ -57,7 +57,7 @@ HeldOut EvaluateHeldOut(BatchRunner& runner) {
   };
   held_out.plans = [&runner](const Model& model, const Dataset& data) {
     return Evaluator(runner, Evaluator::Options())
-        .PassMemories(model, data, OptionsFor(model, data));
+        .PassMemories(model, data, HeldOutOptions(model, data));
   };
   return held_out;
 }

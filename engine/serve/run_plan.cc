@@ -1,9 +1,12 @@
 #include "engine/serve/run_plan.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/schedule/serving_precision.h"
+#include "engine/serve/executor_cache.h"
 #include "kernels/status.h"
 
 namespace recurve {
@@ -25,12 +28,24 @@ Sequence Longest(absl::Span<const int64_t> cu_seqlens) {
 
 int64_t Half(int64_t rows) { return (rows + 1) / 2; }
 
+absl::Status CheckSomeServes(DevicePool& devices, Precision precision) {
+  std::vector<DeviceSpec> specs;
+  for (int rank = 0; rank < devices.size(); ++rank) {
+    specs.push_back(devices.device(rank).spec());
+  }
+  return CheckServes(specs, precision);
+}
+
 // Where a run may go.
 class Room {
  public:
-  Room(DevicePool& devices, const RunLimits& limits, const std::string& owner,
-       const HeldMemory* held)
-      : devices_(devices), limits_(limits), owner_(owner), held_(held) {}
+  Room(DevicePool& devices, const RunLimits& limits,
+       const ModelVersion& version, const HeldMemory* held)
+      : devices_(devices),
+        limits_(limits),
+        owner_(MemoryOwner(version)),
+        precision_(version.precision()),
+        held_(held) {}
 
   std::vector<int> RanksFor(const MemoryPlan& memory) const {
     std::vector<int> ranks;
@@ -45,7 +60,10 @@ class Room {
   bool IsKeptSomewhere(const MemoryPlan& memory) const {
     if (held_ != nullptr || RanksFor(memory).empty()) return false;
     for (int rank = 0; rank < devices_.size(); ++rank) {
-      if (memory.total() <= ledger(rank).serving_floor_bytes()) return true;
+      if (Serves(devices_.device(rank).spec(), precision_) &&
+          memory.total() <= ledger(rank).serving_floor_bytes()) {
+        return true;
+      }
     }
     return false;
   }
@@ -74,6 +92,7 @@ class Room {
 
  private:
   bool Holds(int rank, const MemoryPlan& memory) const {
+    if (!Serves(devices_.device(rank).spec(), precision_)) return false;
     if (held_ == nullptr) {
       return ledger(rank).CheckFitsBudget(owner_, memory).ok();
     }
@@ -86,7 +105,8 @@ class Room {
 
   DevicePool& devices_;
   const RunLimits& limits_;
-  const std::string& owner_;
+  const std::string owner_;
+  const Precision precision_;
   const HeldMemory* const held_;
 };
 
@@ -97,14 +117,15 @@ int64_t MostRows(int64_t max_rows, const Fits& fits) {
   return max_rows;
 }
 
-// The inference plan that is enough on each of the devices: that of them all
-// where they are of one kind.
+// The inference plan that is enough on each of the devices that serve at the
+// precision: that of them all where they are of one kind.
 MemoryPlan PlanOfAny(DevicePool& devices, const Model& model,
-                     BatchShape largest) {
+                     Precision precision, BatchShape largest) {
   MemoryPlan any;
   for (int rank = 0; rank < devices.size(); ++rank) {
-    const MemoryPlan plan =
-        InferencePlan(model, largest, devices.device(rank).spec().kind);
+    const DeviceSpec& spec = devices.device(rank).spec();
+    if (!Serves(spec, precision)) continue;
+    const MemoryPlan plan = InferencePlan(model, largest, spec.kind, precision);
     any.weights = std::max(any.weights, plan.weights);
     any.activations = std::max(any.activations, plan.activations);
   }
@@ -114,11 +135,13 @@ MemoryPlan PlanOfAny(DevicePool& devices, const Model& model,
 }  // namespace
 
 MemoryPlan PassMemory(DevicePool& devices, const Model& model,
-                      absl::Span<const int64_t> cu_seqlens, int64_t max_rows) {
-  const MemoryPlan memory = PlanOfAny(devices, model, {max_rows, max_rows});
+                      Precision precision, absl::Span<const int64_t> cu_seqlens,
+                      int64_t max_rows) {
+  const MemoryPlan memory =
+      PlanOfAny(devices, model, precision, {max_rows, max_rows});
   const int64_t longest = Longest(cu_seqlens).rows;
   if (model.CutsInTime() || longest <= max_rows) return memory;
-  const MemoryPlan uncut = PlanOfAny(devices, model, {longest, 1});
+  const MemoryPlan uncut = PlanOfAny(devices, model, precision, {longest, 1});
   return uncut.total() > memory.total() ? uncut : memory;
 }
 
@@ -127,31 +150,38 @@ std::vector<MemoryPlan> PassMemories(DevicePool& devices, const Model& model,
                                      const RunLimits& limits) {
   std::vector<MemoryPlan> memories;
   for (int64_t rows = limits.max_batch_rows;; rows = Half(rows)) {
-    memories.push_back(PassMemory(devices, model, cu_seqlens, rows));
+    memories.push_back(
+        PassMemory(devices, model, Precision::kFloat32, cu_seqlens, rows));
     if (rows <= 1) return memories;
   }
 }
 
 absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
-                                const std::string& owner, const Model& model,
+                                const ModelVersion& version,
                                 absl::Span<const int64_t> cu_seqlens,
                                 int64_t call_rows, const HeldMemory* held) {
-  const Room room(devices, limits, owner, held);
+  const Model& model = *version.model;
+  const Precision precision = version.precision();
+  RETURN_IF_ERROR(CheckSomeServes(devices, precision));
+  const Room room(devices, limits, version, held);
+  const auto pass_memory = [&](int64_t rows) {
+    return PassMemory(devices, model, precision, cu_seqlens, rows);
+  };
   CutOptions options;
   options.in_time = model.CutsInTime();
   options.call_rows = call_rows;
   options.max_rows = MostRows(limits.max_batch_rows, [&](int64_t rows) {
-    return room.IsKeptSomewhere(PassMemory(devices, model, cu_seqlens, rows));
+    return room.IsKeptSomewhere(pass_memory(rows));
   });
-  if (!room.IsKeptSomewhere(
-          PassMemory(devices, model, cu_seqlens, options.max_rows))) {
+  if (!room.IsKeptSomewhere(pass_memory(options.max_rows))) {
     options.max_rows = MostRows(limits.max_batch_rows, [&](int64_t rows) {
-      return !room.RanksFor(PlanOfAny(devices, model, {rows, rows})).empty();
+      return !room.RanksFor(PlanOfAny(devices, model, precision, {rows, rows}))
+                  .empty();
     });
   }
   RunPlan plan;
   plan.max_rows = options.max_rows;
-  plan.memory = PassMemory(devices, model, cu_seqlens, options.max_rows);
+  plan.memory = pass_memory(options.max_rows);
   plan.ranks = room.RanksFor(plan.memory);
   if (!plan.ranks.empty()) {
     plan.chains = CutBatch(cu_seqlens, options);

@@ -4,7 +4,6 @@
 #define RECURVE_ENGINE_SERVE_RUN_PLAN_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,6 +13,8 @@
 #include "engine/schedule/held_memory.h"
 #include "engine/schedule/memory_plan.h"
 #include "engine/serve/cut.h"
+#include "engine/serve/model_version.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 
@@ -33,13 +34,15 @@ struct RunPlan {
   std::vector<int> ranks;  // that could hold as much
 };
 
-// What any of the devices needs for any pass of at most `max_rows` rows, or of
-// the longest sequence where that is more and the model takes it in one piece.
+// What any of the devices that serve at the precision needs for any pass of at
+// most `max_rows` rows, or of the longest sequence where that is more and the
+// model takes it in one piece.
 MemoryPlan PassMemory(DevicePool& devices, const Model& model,
-                      absl::Span<const int64_t> cu_seqlens, int64_t max_rows);
+                      Precision precision, absl::Span<const int64_t> cu_seqlens,
+                      int64_t max_rows);
 
-// PassMemory with ever fewer rows, halving max_batch_rows down to 1: what a run
-// may be planned with.
+// PassMemory at float32 with ever fewer rows, halving max_batch_rows down to 1:
+// what a run may be planned with.
 std::vector<MemoryPlan> PassMemories(DevicePool& devices, const Model& model,
                                      absl::Span<const int64_t> cu_seqlens,
                                      const RunLimits& limits);
@@ -47,10 +50,11 @@ std::vector<MemoryPlan> PassMemories(DevicePool& devices, const Model& model,
 // On `held`, or, if that is null, on any of `devices`: with as many rows as
 // some device keeps memory for beside training, even if each is a sequence of
 // its own; if none keeps enough, as some device's whole budget holds.
-// ResourceExhausted, with the numbers, if no pass can be small enough. `owner`
-// is the name of the model in messages, `call_rows` as in CutOptions.
+// ResourceExhausted, with the numbers, if no pass can be small enough, and
+// FailedPrecondition if no device serves at the version's precision.
+// `call_rows` as in CutOptions.
 absl::StatusOr<RunPlan> PlanRun(DevicePool& devices, const RunLimits& limits,
-                                const std::string& owner, const Model& model,
+                                const ModelVersion& version,
                                 absl::Span<const int64_t> cu_seqlens,
                                 int64_t call_rows, const HeldMemory* held);
 

@@ -221,7 +221,8 @@ void VersionBatcher::Lane::Prepare(int64_t longest) {
   memory_ = batcher_.memory_;
   if (longest_ == 0) return;
   memory_ = PassMemory(batcher_.context_.admission.devices(), *batcher_.model_,
-                       {0, longest_}, batcher_.queue_.limits().max_rows);
+                       batcher_.precision_, {0, longest_},
+                       batcher_.queue_.limits().max_rows);
 }
 
 // Another device may have the memory that this one has not, and gets the states
@@ -256,11 +257,10 @@ void VersionBatcher::Lane::Refuse(const absl::Status& status,
 absl::StatusOr<std::shared_ptr<VersionBatcher>> VersionBatcher::Create(
     const BatchingContext& context, const ModelHandle& version,
     std::shared_ptr<VersionStatistics> statistics) {
-  ASSIGN_OR_RETURN(
-      const RunPlan plan,
-      PlanRun(context.admission.devices(), context.run_limits,
-              MemoryOwner(*version), *version->model, /*cu_seqlens=*/{0, 1},
-              /*call_rows=*/0, /*held=*/nullptr));
+  ASSIGN_OR_RETURN(const RunPlan plan,
+                   PlanRun(context.admission.devices(), context.run_limits,
+                           *version, /*cu_seqlens=*/{0, 1}, /*call_rows=*/0,
+                           /*held=*/nullptr));
   return std::shared_ptr<VersionBatcher>(
       new VersionBatcher(context, version, std::move(statistics), plan));
 }
@@ -272,7 +272,7 @@ VersionBatcher::VersionBatcher(const BatchingContext& context,
     : context_(context),
       statistics_(std::move(statistics)),
       model_(version->model),
-      owner_(MemoryOwner(*version)),
+      precision_(version->precision()),
       memory_(plan.memory),
       devices_(SetOf(plan.ranks)),
       queue_(WithRows(context.batch_limits, plan.max_rows),
@@ -317,10 +317,11 @@ absl::Status VersionBatcher::CheckLongest(PendingRequest& request) const {
   if (request.longest <= max_rows) return absl::OkStatus();
   RunLimits limits = context_.run_limits;
   limits.max_batch_rows = max_rows;
-  ASSIGN_OR_RETURN(const RunPlan plan,
-                   PlanRun(context_.admission.devices(), limits, owner_,
-                           *model_, request.request.batch.cu_seqlens,
-                           /*call_rows=*/0, /*held=*/nullptr));
+  ASSIGN_OR_RETURN(
+      const RunPlan plan,
+      PlanRun(context_.admission.devices(), limits, *request.request.version,
+              request.request.batch.cu_seqlens,
+              /*call_rows=*/0, /*held=*/nullptr));
   request.devices = SetOf(plan.ranks);
   return absl::OkStatus();
 }

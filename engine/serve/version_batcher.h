@@ -22,6 +22,7 @@
 #include "engine/serve/serving_statistics.h"
 #include "engine/serve/state_pool.h"
 #include "engine/serve/version_queue.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 
@@ -93,7 +94,7 @@ class VersionBatcher {
   const BatchingContext& context_;
   const std::shared_ptr<VersionStatistics> statistics_;
   const std::shared_ptr<const Model> model_;
-  const std::string owner_;                   // in messages
+  const Precision precision_;
   const MemoryPlan memory_;                   // of a pass, where none is longer
   const DeviceSet devices_;                   // that could hold it
   std::vector<std::shared_ptr<Lane>> lanes_;  // by device

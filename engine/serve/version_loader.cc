@@ -17,8 +17,8 @@ namespace {
 absl::StatusOr<RunPlan> PlanOf(DevicePool& devices, const RunLimits& limits,
                                const ModelVersion& version) {
   constexpr int64_t kOneRow[] = {0, 1};  // as short a request as there is
-  return PlanRun(devices, limits, MemoryOwner(version), *version.model, kOneRow,
-                 /*call_rows=*/0, /*held=*/nullptr);
+  return PlanRun(devices, limits, version, kOneRow, /*call_rows=*/0,
+                 /*held=*/nullptr);
 }
 
 // One version on its way to several devices.

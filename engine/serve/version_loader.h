@@ -19,8 +19,9 @@ class VersionLoader {
   // On each device that has room beside what is in use: the weights and the
   // arena of the largest pass that requests are given, until
   // ModelAdmission::Drop. Waits for it; not on a device's thread.
-  // ResourceExhausted, with the numbers, if no device has; DataLoss or NotFound
-  // as ModelVersion::Parameters. Errors change nothing.
+  // ResourceExhausted, with the numbers, if no device has; FailedPrecondition
+  // and InvalidArgument if none can serve it at its precision; DataLoss or
+  // NotFound as ModelVersion::Parameters. Errors change nothing.
   absl::Status Load(const ModelHandle& version);
   // Whether some device could ever hold it.
   absl::Status CheckFits(const ModelVersion& version) const;

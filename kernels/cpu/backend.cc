@@ -23,6 +23,7 @@
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/mask.h"
 #include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/packed_product.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/precision.h"
@@ -127,6 +128,12 @@ class CpuBackend : public Backend {
   }
   absl::Status Pack(const ProjectionShape& projection, Precision precision,
                     Matrix<const float> weights, std::byte* to) override {
+    if (precision != Precision::kFloat32 &&
+        projection.depth > cpu::kMaxNarrowDepth) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a projection from ", projection.depth, " inputs: at most ",
+          cpu::kMaxNarrowDepth, " at bf16 and int8; float32 has no limit"));
+    }
     cpu::ChannelGroups(projection, precision).Pack(weights, to);
     return absl::OkStatus();
   }

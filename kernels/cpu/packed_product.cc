@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 
 #include "absl/types/span.h"
 #include "kernels/cpu/dot_tile.h"
@@ -23,9 +22,8 @@ static_assert(sizeof(float) == kWordBytes);
 // Most rows whose tiles walk over a part of w together.
 constexpr int64_t kMaxChunkRows = 64;
 
-// Words for rows that are converted.
-constexpr int64_t kScratchWords =
-    kPackedProductScratchBytes / kWordBytes - kRowSlackWords;
+// Words for rows that are converted: where other products pack rows.
+constexpr int64_t kScratchWords = kPackedWordsA - kRowSlackWords;
 static_assert(kMaxNarrowDepth <= kScratchWords);
 
 // Columns of the weights that lie side by side in one panel.
@@ -130,19 +128,18 @@ struct NarrowRows {
 // Converts a chunk of rows, into the thread's scratch.
 NarrowRows Narrow(Precision precision, Matrix<const float> x, DotProducts how) {
   if (precision == Precision::kFloat32) return {};
-  thread_local const std::unique_ptr<uint32_t[]> words(
-      new uint32_t[kPackedProductScratchBytes / kWordBytes]);
+  auto* const words = reinterpret_cast<uint32_t*>(ThreadScratch().a);
   thread_local float scales[kMaxChunkRows];
   const bool wide =
       precision == Precision::kBfloat16 && !TakesBfloat16Pairs(x.rows, how);
   if (wide) {
-    RoundRowsWide(x, reinterpret_cast<float*>(words.get()));
+    RoundRowsWide(x, reinterpret_cast<float*>(words));
   } else if (precision == Precision::kBfloat16) {
-    RoundRows(x, words.get());
+    RoundRows(x, words);
   } else {
-    QuantizeRows(x, words.get(), scales);
+    QuantizeRows(x, words, scales);
   }
-  return {words.get(), scales, wide};
+  return {words, scales, wide};
 }
 
 void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,

@@ -3,7 +3,8 @@
 //
 // A row's result depends neither on the other rows nor on how many there are
 // (docs/determinism.md). All functions run on the calling thread alone: the
-// caller cuts the work. Matrices of 0 rows or columns are allowed; depth is at
+// caller cuts the work. Rows are converted to lower precisions in the thread's
+// scratch (gemm_tile.h). Matrices of 0 rows or columns are allowed; depth is at
 // least 1, and at most kMaxNarrowDepth but for float32.
 #ifndef RECURVE_KERNELS_CPU_PACKED_PRODUCT_H_
 #define RECURVE_KERNELS_CPU_PACKED_PRODUCT_H_
@@ -20,10 +21,6 @@ namespace recurve::cpu {
 
 // Most terms of an int8 sum that fits into 32 bits: 128 * 127 * depth < 2^31.
 inline constexpr int64_t kMaxNarrowDepth = 128 << 10;
-
-// What a thread converts rows into. It keeps it from its first product of
-// another precision than float32 on.
-inline constexpr int64_t kPackedProductScratchBytes = 1 << 20;
 
 struct ColumnRange {
   int64_t begin = 0;

@@ -29,6 +29,7 @@
 #include "engine/train/trainer_test_util.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/precision.h"
 #include "tests/memory/sentinel_backend.h"
 
 namespace recurve {
@@ -145,27 +146,34 @@ struct PassRun {
   std::vector<float> results;     // what the host saw
 };
 
+struct Pass {
+  Mode mode;
+  Precision precision = Precision::kFloat32;
+};
+
 // Training keeps no packed weights.
-MemoryPlan PassPlan(const Model& model, Mode mode, BatchShape shape) {
-  if (mode == Mode::kInference) return InferencePlan(model, shape);
+MemoryPlan PassPlan(const Model& model, const Pass& pass, BatchShape shape) {
+  if (pass.mode == Mode::kInference) {
+    return InferencePlan(model, shape, DeviceKind::kCpu, pass.precision);
+  }
   MemoryPlan plan;
   plan.weights = model.parameters().buffer_size() * sizeof(float);
   if (shape.rows > 0) {
     plan.activations =
-        Executor::ArenaBytes(model, mode, shape.rows, shape.sequences);
+        Executor::ArenaBytes(model, pass.mode, shape.rows, shape.sequences);
   }
   return plan;
 }
 
 // A pass and all that may follow it, on a device whose memory holds `sentinel`.
-PassRun RunPass(std::shared_ptr<const Model> model, Mode mode, BatchShape shape,
-                uint8_t sentinel) {
+PassRun RunPass(std::shared_ptr<const Model> model, const Pass& pass,
+                BatchShape shape, uint8_t sentinel) {
   const auto live = std::make_shared<LiveBuffers>();
   SentinelBackend device(CreateCpuBackend(1), sentinel, live);
   Ledger::Options options;
   options.name = "devices/0";
   Ledger ledger(options);
-  const MemoryPlan plan = PassPlan(*model, mode, shape);
+  const MemoryPlan plan = PassPlan(*model, pass, shape);
   const Ledger::Reservation held = Must(ledger.Reserve("pass", plan));
   AccountBackend backend(device, held.account());
 
@@ -175,21 +183,22 @@ PassRun RunPass(std::shared_ptr<const Model> model, Mode mode, BatchShape shape,
   Must(backend.Upload(weights->data(), parameters.data(), bytes));
   const auto executor = Must(Executor::Create(
       model, backend, static_cast<const float*>(weights->data()),
-      mode == Mode::kInference ? ParameterUse::kFixed
-                               : ParameterUse::kTrained));
+      pass.mode == Mode::kInference ? ParameterUse::kFixed
+                                    : ParameterUse::kTrained,
+      pass.precision));
 
   const Call call = RandomCall(*model, EqualLengths(shape), 3);
   const std::vector<int64_t> positions(shape.sequences, 7);
   ForwardArgs forward;
   forward.batch = &call.batch;
-  forward.mode = mode;
+  forward.mode = pass.mode;
   forward.random.positions = positions;
   Must(executor->Forward(forward).status());
   const LossResult loss =
-      Must(executor->Loss(call.targets, mode != Mode::kInference));
+      Must(executor->Loss(call.targets, pass.mode != Mode::kInference));
   PassRun run;
   run.results = {static_cast<float>(loss.loss)};
-  if (mode != Mode::kInference) {
+  if (pass.mode != Mode::kInference) {
     const auto other = CreateCpuBackend(1);
     const auto gradients = Must(other->Allocate(bytes));
     BackwardArgs backward;
@@ -207,18 +216,21 @@ PassRun RunPass(std::shared_ptr<const Model> model, Mode mode, BatchShape shape,
 
 TEST(Plan, OfAPassIsWhatIsAllocatedAndTouched) {
   PrintHeader();
-  const std::pair<Mode, const char*> modes[] = {{Mode::kInference, "inference"},
-                                                {Mode::kGradients, "gradients"},
-                                                {Mode::kTraining, "training"}};
+  const std::pair<Pass, const char*> passes[] = {
+      {{Mode::kInference}, "inference"},
+      {{Mode::kInference, Precision::kBfloat16}, "bf16"},
+      {{Mode::kInference, Precision::kInt8}, "int8"},
+      {{Mode::kGradients}, "gradients"},
+      {{Mode::kTraining}, "training"}};
   for (const NamedModel& named : Models()) {
     const auto model = MakeModel(named.text);
-    for (const auto& [mode, mode_name] : modes) {
+    for (const auto& [pass, pass_name] : passes) {
       for (const BatchShape shape :
            {BatchShape{200, 1}, BatchShape{600, 12}, BatchShape{333, 111}}) {
-        SCOPED_TRACE(absl::StrCat(named.name, ", ", mode_name, ", ", shape.rows,
+        SCOPED_TRACE(absl::StrCat(named.name, ", ", pass_name, ", ", shape.rows,
                                   " rows, ", shape.sequences));
-        const PassRun first = RunPass(model, mode, shape, kSentinels[0]);
-        const PassRun second = RunPass(model, mode, shape, kSentinels[1]);
+        const PassRun first = RunPass(model, pass, shape, kSentinels[0]);
+        const PassRun second = RunPass(model, pass, shape, kSentinels[1]);
         // Nothing was read that had not been written.
         EXPECT_TRUE(SameBits(first.results, second.results));
         const int64_t touched = TouchedBytes(first.contents, kSentinels[0],
@@ -226,7 +238,7 @@ TEST(Plan, OfAPassIsWhatIsAllocatedAndTouched) {
         EXPECT_GE(touched, 0.99 * static_cast<double>(first.allocated));
         PrintLine(
             named.name,
-            absl::StrCat(mode_name, " N=", shape.rows, " B=", shape.sequences),
+            absl::StrCat(pass_name, " N=", shape.rows, " B=", shape.sequences),
             first.allocated, first.allocated, touched);
       }
     }
@@ -240,10 +252,10 @@ TEST(Plan, OfAnArenaHasNothingButPaddingThatIsNotTouched) {
     for (const Mode mode :
          {Mode::kInference, Mode::kGradients, Mode::kTraining}) {
       SCOPED_TRACE(named.name);
-      const int64_t weights = PassPlan(*model, mode, {}).total();
+      const int64_t weights = PassPlan(*model, {mode}, {}).total();
       const BatchShape shape = {384, 16};
-      const PassRun first = RunPass(model, mode, shape, kSentinels[0]);
-      const PassRun second = RunPass(model, mode, shape, kSentinels[1]);
+      const PassRun first = RunPass(model, {mode}, shape, kSentinels[0]);
+      const PassRun second = RunPass(model, {mode}, shape, kSentinels[1]);
       const int64_t untouched =
           first.allocated - TouchedBytes(first.contents, kSentinels[0],
                                          second.contents, kSentinels[1]);
