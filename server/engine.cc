@@ -14,6 +14,7 @@
 #include "engine/schedule/device_budgets.h"
 #include "engine/schedule/gpus.h"
 #include "engine/schedule/memory_plan.h"
+#include "engine/schedule/serving_precision.h"
 #include "engine/serve/held_out_evaluation.h"
 #include "engine/serve/session_files.h"
 #include "engine/train/training_run.h"
@@ -87,6 +88,16 @@ absl::StatusOr<std::vector<DeviceSpec>> SpecsWithBudgets(
   ASSIGN_OR_RETURN(const auto gpus, FindGpus(specs));
   RETURN_IF_ERROR(SetBudgets(specs, MemoryBytes(), gpus));
   return specs;
+}
+
+absl::StatusOr<Precision> ServingPrecision(
+    const ServerConfig& config, const std::vector<DeviceSpec>& specs) {
+  const auto precision = ParsePrecision(config.serving_precision());
+  absl::Status status = precision.status();
+  if (status.ok()) status = CheckServes(specs, *precision);
+  if (status.ok()) return precision;
+  return absl::Status(status.code(),
+                      absl::StrCat("--serving_precision: ", status.message()));
 }
 
 absl::Status Empty(const std::string& directory) {
@@ -198,6 +209,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
                    SessionOptions(config));
   ASSIGN_OR_RETURN(const std::vector<DeviceSpec> specs,
                    SpecsWithBudgets(config.devices()));
+  ASSIGN_OR_RETURN(const Precision precision, ServingPrecision(config, specs));
   ASSIGN_OR_RETURN(DirectoryLock data_dir,
                    DirectoryLock::Take(config.data_dir()));
   ASSIGN_OR_RETURN(auto registry, Registry::Open(data_dir.path()));
@@ -213,9 +225,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   ASSIGN_OR_RETURN(auto devices, DevicePool::Create(specs, CreateBackend,
                                                     PoolOptions(config)));
   auto engine = std::unique_ptr<Engine>(
-      new Engine(config, batching, std::move(data_dir), std::move(devices),
-                 std::move(registry), std::move(datasets), std::move(jobs),
-                 std::move(session_options)));
+      new Engine(config, batching, precision, std::move(data_dir),
+                 std::move(devices), std::move(registry), std::move(datasets),
+                 std::move(jobs), std::move(session_options)));
   RETURN_IF_ERROR(Empty(engine->upload_directory));
   RETURN_IF_ERROR(engine->OpenSessions());
   RETURN_IF_ERROR(engine->OpenTrainers(std::move(trainer_options)));
@@ -224,7 +236,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
 }
 
 Engine::Engine(const ServerConfig& config, const Batcher::Options& batching,
-               DirectoryLock lock, std::unique_ptr<DevicePool> given_devices,
+               Precision serving_precision, DirectoryLock lock,
+               std::unique_ptr<DevicePool> given_devices,
                std::unique_ptr<Registry> given_registry,
                std::unique_ptr<DatasetStore> given_datasets,
                std::unique_ptr<JobStore> given_jobs,
@@ -249,13 +262,14 @@ Engine::Engine(const ServerConfig& config, const Batcher::Options& batching,
       calls(config.max_streams()),
       work("a work thread", config.work_threads(), config.max_queued_work()),
       io("an io thread", 2, config.max_streams()),
-      versions(std::make_unique<VersionStates>(*registry, VersionHooks())) {
+      versions(std::make_unique<VersionStates>(*registry, VersionHooks(),
+                                               serving_precision)) {
   registry->BeforeDelete([this](const ModelVersion& version) {
     if (sessions.CountOn(version) > 0) version.KeepParameters();
   });
   registry->OnDelete([this](const ModelVersion& version) {
     versions->Forget(version);
-    batches.Drop(version);
+    for (const ModelHandle& any : version.AtAllPrecisions()) batches.Drop(*any);
     batcher.statistics().Forget(version.name);
   });
 }

@@ -27,6 +27,7 @@
 #include "engine/serve/version_loader.h"
 #include "engine/serve/version_states.h"
 #include "engine/train/trainer_store.h"
+#include "kernels/precision.h"
 #include "server/call.h"
 #include "server/config.pb.h"
 #include "server/directory_lock.h"
@@ -92,7 +93,8 @@ class Engine {
 
  private:
   Engine(const ServerConfig& config, const Batcher::Options& batching,
-         DirectoryLock data_dir, std::unique_ptr<DevicePool> devices,
+         Precision serving_precision, DirectoryLock data_dir,
+         std::unique_ptr<DevicePool> devices,
          std::unique_ptr<Registry> registry,
          std::unique_ptr<DatasetStore> datasets, std::unique_ptr<JobStore> jobs,
          SessionStore::Options session_options);

@@ -8,6 +8,7 @@
 #include "client/cli/files.h"
 #include "engine/model/model.h"
 #include "engine/schedule/format_bytes.h"
+#include "engine/schedule/serving_precision.h"
 #include "engine/schedule/training_fit.h"
 #include "engine/train/trainer_config.h"
 #include "kernels/status.h"
@@ -122,13 +123,26 @@ absl::StatusOr<TrainingNeeds> NeedsOf(const v1::TrainSpec& spec,
   return needs;
 }
 
-absl::Status PlanInference(const Model& model, PlanReport& report) {
+absl::StatusOr<Precision> InferencePrecision(const PlanOptions& options) {
+  const auto precision = ParsePrecision(options.precision);
+  if (precision.ok()) return precision;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--precision: ", precision.status().message()));
+}
+
+absl::Status PlanInference(const Model& model, const PlanOptions& options,
+                           PlanReport& report) {
+  ASSIGN_OR_RETURN(const Precision precision, InferencePrecision(options));
+  std::vector<DeviceSpec> specs;
   for (DevicePlan& device : report.devices) {
+    specs.push_back(device.spec);
+    device.takes_part = Serves(device.spec, precision);
+    if (!device.takes_part) continue;
     device.plan = InferencePlan(model, {report.rows, report.sequences},
-                                device.spec.kind) +
+                                device.spec.kind, precision) +
                   WorkspacePlan(device.spec);
   }
-  return absl::OkStatus();
+  return CheckServes(specs, precision);
 }
 
 absl::Status PlanTraining(const Model& model, const v1::TrainSpec& spec,
@@ -196,7 +210,7 @@ absl::StatusOr<PlanReport> MakePlan(const PlanOptions& options) {
         ServingFloor(spec, options.serving_memory_share);
   }
   RETURN_IF_ERROR(report.training ? PlanTraining(*model, file.spec, report)
-                                  : PlanInference(*model, report));
+                                  : PlanInference(*model, options, report));
   return report;
 }
 

@@ -27,6 +27,7 @@ struct PlanOptions {
   int32_t vocabulary_size = 0;
   int32_t feature_size = 0;
   int32_t output_size = 0;
+  std::string precision = "fp32";     // of inference: fp32, bf16 or int8
   std::string devices = "cpu:1";      // as the server's --devices
   double serving_memory_share = 0.2;  // as the server's
 };
@@ -34,7 +35,8 @@ struct PlanOptions {
 struct DevicePlan {
   DeviceSpec spec;
   int64_t serving_floor = 0;  // of its budget, what training leaves
-  bool takes_part = true;     // false: cannot hold its part of the training
+  // False: cannot hold its part of the training, or serve at the precision.
+  bool takes_part = true;
   MemoryPlan plan;
 };
 

@@ -47,6 +47,9 @@ void AddPlanCommand(CLI::App& app, Session& session) {
   size("--feature_size", options->feature_size, "the same");
   size("--output_size", options->output_size,
        "the same; else the vocabulary's");
+  plan->add_option("--precision", options->precision,
+                   "of inference: fp32, bf16 or int8")
+      ->capture_default_str();
   plan->add_option("--devices", options->devices, "as the server's --devices")
       ->capture_default_str();
   plan->add_option("--serving_memory_share", options->serving_memory_share,

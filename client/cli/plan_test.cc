@@ -61,6 +61,23 @@ TEST(MakePlan, OfAConfigIsInference) {
   EXPECT_THAT(ToText(*report), HasSubstr("100 rows in 4 sequences"));
 }
 
+TEST(MakePlan, PackedWeightsAreOfThePrecision) {
+  PlanOptions options;
+  options.file = Write("config", kModel);
+  options.precision = "int8";
+  options.devices = "cpu:1,cuda:0";
+  const auto report = MakePlan(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  // Four rows in a word; two rows more, for scales and sums.
+  EXPECT_EQ(report->devices[0].plan.weights, kWeights + 4 * (32 / 4 + 2) * 96);
+  EXPECT_FALSE(report->devices[1].takes_part);
+  options.devices = "cuda:0";
+  EXPECT_TRUE(absl::IsFailedPrecondition(MakePlan(options).status()));
+  options.precision = "int4";
+  EXPECT_THAT(Message(MakePlan(options).status()),
+              HasSubstr("--precision: is `int4`"));
+}
+
 TEST(MakePlan, OfASpecIsTrainingOfItsBatches) {
   PlanOptions options = SpecOptions();
   options.devices = "cpu:1,cpu:2:memory=1GiB,cpu:1:memory=1MiB";

@@ -20,6 +20,18 @@ const char* StateOf(const v1::ModelVersion& version) {
   }
 }
 
+// Nothing for float32, likewise.
+const char* PrecisionOf(const v1::ModelVersion& version) {
+  switch (version.precision()) {
+    case v1::BFLOAT16:
+      return ", bf16";
+    case v1::INT8:
+      return ", int8";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 void PrintVersion(const Session& session, const v1::ModelVersion& version) {
@@ -27,9 +39,10 @@ void PrintVersion(const Session& session, const v1::ModelVersion& version) {
   const std::string sessions =
       version.sessions() == 0 ? ""
                               : absl::StrCat(", sessions ", version.sessions());
-  absl::PrintF("%s  %d parameters, state %d, %s%s%s, sha256 %s\n",
+  absl::PrintF("%s  %d parameters, state %d, %s%s%s%s, sha256 %s\n",
                version.name(), version.parameter_count(), version.state_size(),
-               version.source(), StateOf(version), sessions, version.sha256());
+               version.source(), StateOf(version), PrecisionOf(version),
+               sessions, version.sha256());
 }
 
 }  // namespace recurve::cli

@@ -3,8 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/data_files.h"
+#include "client/cli/files.h"
 #include "client/cli/print_version.h"
 #include "client/cli/session.h"
 
@@ -16,7 +19,16 @@ struct VersionOptions {
   std::string alias;
   std::string version;
   bool remove = false;
+  std::string precision;
+  std::string accuracy;
 };
+
+// Unspecified for an empty name.
+v1::Precision PrecisionOf(const std::string& name) {
+  if (name == "fp32") return v1::FLOAT32;
+  if (name == "bf16") return v1::BFLOAT16;
+  return name == "int8" ? v1::INT8 : v1::PRECISION_UNSPECIFIED;
+}
 
 absl::Status Versions(Session& session, const VersionOptions& options) {
   const auto versions =
@@ -71,11 +83,41 @@ absl::Status Alias(Session& session, const VersionOptions& options) {
   return deleted;
 }
 
+// With the loss on a file of this machine, which is uploaded for it.
+absl::StatusOr<v1::ModelVersion> LoadAndMeasure(
+    Session& session, const std::string& data,
+    v1::LoadModelVersionRequest& request) {
+  Client& client = session.client();
+  const auto version = client.GetModelVersion(request.name());
+  if (!version.ok()) return version.status();
+  const auto uploaded = UploadFile(client, UserPath(data));
+  if (!uploaded.ok()) return uploaded.status();
+  const auto remove = absl::MakeCleanup([&] {
+    if (!uploaded->existed) (void)client.DeleteDataset(uploaded->dataset);
+  });
+  request.mutable_accuracy_source()->set_dataset(uploaded->dataset);
+  *request.mutable_accuracy_format() = FormatOfFile(data, *version);
+  return client.LoadModelVersion(request);
+}
+
+void PrintAccuracy(const v1::PrecisionAccuracy& accuracy) {
+  absl::PrintF("loss %.6f, at fp32 %.6f: %+.3f%%\n", accuracy.loss(),
+               accuracy.float32_loss(), 100 * accuracy.relative_difference());
+}
+
 absl::Status Load(Session& session, const VersionOptions& options) {
-  const auto version =
-      session.client().LoadModelVersion(ResourceName("models", options.name));
-  if (version.ok()) PrintVersion(session, *version);
-  return version.status();
+  v1::LoadModelVersionRequest request;
+  request.set_name(ResourceName("models", options.name));
+  request.set_precision(PrecisionOf(options.precision));
+  const auto version = options.accuracy.empty()
+                           ? session.client().LoadModelVersion(request)
+                           : LoadAndMeasure(session, options.accuracy, request);
+  if (!version.ok()) return version.status();
+  PrintVersion(session, *version);
+  if (version->has_accuracy() && !session.json) {
+    PrintAccuracy(version->accuracy());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Unload(Session& session, const VersionOptions& options) {
@@ -119,8 +161,17 @@ void AddVersionCommands(CLI::App& app, Session& session) {
   alias->add_option("version", options->version,
                     "its number, or a name: lm/aliases/canary");
   alias->add_flag("--delete", options->remove, "the alias is to go");
-  add("load", "Loads a version, to stay on the devices.",
-      "recurve load lm/versions/3", kVersion, &Load);
+  CLI::App* load = add("load", "Loads a version, to stay on the devices.",
+                       "recurve load lm/versions/3 --precision int8 "
+                       "--accuracy heldout.txt",
+                       kVersion, &Load);
+  load->add_option("--precision", options->precision,
+                   "of its products: fp32, bf16 or int8; without it, as it is "
+                   "served now")
+      ->check(CLI::IsMember({"fp32", "bf16", "int8"}));
+  load->add_option("--accuracy", options->accuracy,
+                   "text, .jsonl or .npy file on this machine: what the "
+                   "precision changes of its loss is printed");
   add("unload",
       "Takes no new requests for a version and frees its memory when those "
       "under way and its sessions have ended.",

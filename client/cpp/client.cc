@@ -115,9 +115,9 @@ class GrpcClient final : public Client {
                                   Named<v1::GetModelVersionRequest>(name));
   }
   absl::StatusOr<v1::ModelVersion> LoadModelVersion(
-      const std::string& name) override {
+      const v1::LoadModelVersionRequest& request) override {
     return Call<v1::ModelVersion>(*models_, &ModelsStub::LoadModelVersion,
-                                  Named<v1::LoadModelVersionRequest>(name));
+                                  request);
   }
   absl::StatusOr<v1::ModelVersion> UnloadModelVersion(
       const std::string& name) override {

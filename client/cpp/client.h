@@ -80,7 +80,7 @@ class Client {
   virtual absl::StatusOr<v1::ModelVersion> GetModelVersion(
       const std::string& name) = 0;
   virtual absl::StatusOr<v1::ModelVersion> LoadModelVersion(
-      const std::string& name) = 0;
+      const v1::LoadModelVersionRequest& request) = 0;
   virtual absl::StatusOr<v1::ModelVersion> UnloadModelVersion(
       const std::string& name) = 0;
   virtual absl::Status DeleteModelVersion(const std::string& name) = 0;

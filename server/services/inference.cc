@@ -1,10 +1,8 @@
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "engine/data/dataset.h"
-#include "engine/data/vocabulary.h"
 #include "kernels/status.h"
 #include "proto/recurve/v1/compute.grpc.pb.h"
 #include "server/call.h"
@@ -12,28 +10,13 @@
 #include "server/services/generate.h"
 #include "server/services/predict.h"
 #include "server/services/predict_stream.h"
+#include "server/services/read_source.h"
 #include "server/services/services.h"
 
 namespace recurve::server {
 namespace {
 
 using grpc::CallbackServerContext;
-
-// The data that the request names, parsed for this model.
-absl::StatusOr<Dataset> ReadSource(const Engine& engine,
-                                   const ModelVersion& version,
-                                   const v1::EvaluateRequest& request) {
-  v1::DataFormat format = request.format();
-  if (format.format_case() == v1::DataFormat::FORMAT_NOT_SET) {
-    format.mutable_text();
-  }
-  std::optional<Vocabulary> vocabulary;
-  if (!version.vocabulary.empty()) {
-    ASSIGN_OR_RETURN(vocabulary, Vocabulary::Create(version.vocabulary));
-  }
-  return ReadDataset(*engine.datasets, request.source(), format,
-                     vocabulary.has_value() ? &*vocabulary : nullptr);
-}
 
 absl::StatusOr<Evaluation> EvaluateBatch(const Engine& engine,
                                          const ModelHandle& version,
@@ -60,8 +43,9 @@ absl::Status Evaluate(const Engine& engine, const v1::EvaluateRequest& request,
   if (request.has_batch()) {
     evaluation = EvaluateBatch(engine, version, request, control);
   } else if (request.has_source()) {
-    ASSIGN_OR_RETURN(const Dataset dataset,
-                     ReadSource(engine, *version, request));
+    ASSIGN_OR_RETURN(
+        const Dataset dataset,
+        ReadSource(engine, *version, request.source(), request.format()));
     const TextOptions options{request.chunk_rows(), request.carry_state()};
     evaluation =
         engine.evaluator.EvaluateDataset(version, dataset, options, control);

@@ -3,6 +3,7 @@
 #define RECURVE_SERVER_SERVICES_MODEL_VERSIONS_H_
 
 #include "absl/status/status.h"
+#include "engine/serve/call_control.h"
 #include "engine/serve/model_version.h"
 #include "proto/recurve/v1/model.pb.h"
 #include "server/engine.h"
@@ -20,6 +21,7 @@ absl::Status SetModelAlias(Engine& engine,
 // Both may read the weights, and wait for devices.
 absl::Status LoadModelVersion(Engine& engine,
                               const v1::LoadModelVersionRequest& request,
+                              const CallControl& control,
                               v1::ModelVersion* response);
 absl::Status UnloadModelVersion(Engine& engine,
                                 const v1::UnloadModelVersionRequest& request,

@@ -268,9 +268,9 @@ class ModelsService final : public v1::Models::CallbackService {
       const v1::LoadModelVersionRequest* request,
       v1::ModelVersion* response) override {
     return ReplyByWork(engine_.calls, engine_.work, context,
-                       [this, request, response](const CallControl&) {
+                       [this, request, response](const CallControl& control) {
                          return server::LoadModelVersion(engine_, *request,
-                                                         response);
+                                                         control, response);
                        });
   }
 

@@ -368,6 +368,127 @@ TEST_F(ModelVersionsTest, LoadedUnloadedAndTakenBack) {
   EXPECT_EQ(StateOf(Version(1)), v1::ModelVersion::ON_DEMAND);
 }
 
+class PrecisionTest : public ModelVersionsTest {
+ protected:
+  static v1::LoadModelVersionRequest At(v1::Precision precision) {
+    v1::LoadModelVersionRequest request;
+    request.set_name(Version(1));
+    request.set_precision(precision);
+    return request;
+  }
+  grpc::Status TryLoad(const v1::LoadModelVersionRequest& request,
+                       v1::ModelVersion* version) {
+    return Call(*models, &Stub::LoadModelVersion, request, version);
+  }
+  v1::ModelVersion Load(const v1::LoadModelVersionRequest& request) {
+    v1::ModelVersion version;
+    ExpectOk(TryLoad(request, &version));
+    return version;
+  }
+  v1::PredictResponse Ok(const v1::PredictRequest& request) {
+    v1::PredictResponse response;
+    ExpectOk(
+        Call(*inference, &v1::Inference::Stub::Predict, request, &response));
+    return response;
+  }
+  std::string Logits() {
+    v1::PredictResponse response;
+    ExpectOk(Predict(Version(1), &response));
+    return response.logits();
+  }
+  // Logits of a session that is begun, or goes on, with these tokens.
+  std::string InSession(bool start, const std::vector<int32_t>& tokens) {
+    v1::PredictRequest request;
+    request.set_model(Version(1));
+    *request.mutable_batch() = Tokens({tokens});
+    request.mutable_session()->set_name("sessions/s");
+    request.mutable_session()->set_start(start);
+    return Ok(request).logits();
+  }
+};
+
+TEST_F(PrecisionTest, AVersionIsServedAtThePrecisionItIsLoadedAt) {
+  const std::string exact = Logits();
+  const v1::ModelVersion version = Load(At(v1::INT8));
+  EXPECT_EQ(version.precision(), v1::INT8);
+  EXPECT_EQ(version.state(), v1::ModelVersion::LOADED);
+  EXPECT_FALSE(version.has_accuracy());
+  const std::string int8 = Logits();
+  EXPECT_NE(int8, exact);
+  // Loaded without one it stays as it is; at float32 it is what it was.
+  EXPECT_EQ(Load(At(v1::PRECISION_UNSPECIFIED)).precision(), v1::INT8);
+  EXPECT_EQ(Logits(), int8);
+  EXPECT_EQ(Load(At(v1::BFLOAT16)).precision(), v1::BFLOAT16);
+  EXPECT_NE(Logits(), int8);
+  EXPECT_EQ(Load(At(v1::FLOAT32)).precision(), v1::FLOAT32);
+  EXPECT_EQ(Logits(), exact);
+  v1::ModelVersion refused;
+  ExpectError(TryLoad(At(static_cast<v1::Precision>(9)), &refused),
+              StatusCode::INVALID_ARGUMENT, "precision: 9");
+}
+
+TEST_F(PrecisionTest, ASessionGoesOnAtThePrecisionItBeganWith) {
+  InSession(true, {1, 2});
+  const std::string exact = InSession(false, {3});
+  InSession(true, {1, 2});
+  Load(At(v1::INT8));
+  EXPECT_EQ(InSession(false, {3}), exact);
+  InSession(true, {1, 2});
+  EXPECT_NE(InSession(false, {3}), exact);
+}
+
+TEST_F(PrecisionTest, WhatItChangesOfTheLossIsMeasured) {
+  v1::CreateModelRequest create;
+  create.set_model_id("text");
+  *create.mutable_config() = TokenConfig();
+  for (const char* token : {"a", "b", "c", "d", "e"}) {
+    create.add_vocabulary(token);
+  }
+  v1::Model model;
+  ExpectOk(Call(*models, &Stub::CreateModel, create, &model));
+  Upload("letters", "abcdeabcaedcba");
+
+  v1::LoadModelVersionRequest request = At(v1::INT8);
+  request.set_name("models/text/versions/1");
+  request.mutable_accuracy_source()->set_dataset("datasets/letters");
+  const v1::PrecisionAccuracy accuracy = Load(request).accuracy();
+  EXPECT_EQ(accuracy.weight(), 13);
+  EXPECT_NE(accuracy.loss(), accuracy.float32_loss());
+  EXPECT_NEAR(accuracy.loss(), accuracy.float32_loss(), 0.05);
+  EXPECT_NEAR(accuracy.relative_difference(),
+              accuracy.loss() / accuracy.float32_loss() - 1, 1e-12);
+  v1::EvaluateRequest evaluate;
+  evaluate.set_model(request.name());
+  *evaluate.mutable_source() = request.accuracy_source();
+  v1::EvaluateResponse served;
+  ExpectOk(Call(*inference, &v1::Inference::Stub::Evaluate, evaluate, &served));
+  EXPECT_NEAR(served.loss(), accuracy.loss(), 1e-9);
+
+  // Where the data are no good nothing is loaded.
+  request.set_precision(v1::BFLOAT16);
+  request.mutable_accuracy_source()->set_dataset("datasets/none");
+  v1::ModelVersion version;
+  ExpectError(TryLoad(request, &version), StatusCode::NOT_FOUND, "none");
+  ExpectOk(CallNamed(&Stub::GetModelVersion, request.name(), &version));
+  EXPECT_EQ(version.precision(), v1::INT8);
+  request.clear_accuracy_source();
+  request.mutable_accuracy_format()->mutable_text();
+  ExpectError(TryLoad(request, &version), StatusCode::INVALID_ARGUMENT,
+              "accuracy_format");
+}
+
+TEST_F(PrecisionTest, TheServersDefaultIsOfVersionsThatNobodyLoaded) {
+  Stop();
+  config.set_serving_precision("bf16");
+  Start();
+  v1::ModelVersion version;
+  ExpectOk(CallNamed(&Stub::GetModelVersion, Version(1), &version));
+  EXPECT_EQ(version.precision(), v1::BFLOAT16);
+  const std::string bf16 = Logits();
+  Load(At(v1::FLOAT32));
+  EXPECT_NE(Logits(), bf16);
+}
+
 TEST_F(ModelVersionsTest, AVersionThatNothingPointsAtIsDeleted) {
   v1::Model model;
   google::protobuf::Empty empty;

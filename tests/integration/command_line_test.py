@@ -141,6 +141,19 @@ class CommandLineTest(unittest.TestCase):
         self.server.call("alias", "tokens", "stable", "--delete")
         self.expect_error("NOT_FOUND", ["stable"], "describe", "tokens/aliases/stable")
 
+    def test_a_version_is_loaded_at_a_precision_and_its_price_is_printed(self):
+        self.server.call("create", "narrow", "--config", self.tokens_config, "--vocabulary",
+                         self.vocabulary)
+        self.assertIn("--precision", self.expect_usage_error("load", "narrow", "--precision", "fp8"))
+        loaded = self.server.run("load", "narrow", "--precision", "int8",
+                                 "--accuracy", os.path.join(self.folder, "abc.txt")).stdout
+        self.assertIn(", loaded, int8", loaded)
+        self.assertRegex(loaded, r"loss \d\.\d+, at fp32 \d\.\d+: [+-]\d+\.\d+%")
+        self.assertEqual(self.server.call("describe", "narrow")["precision"], "INT8")
+        self.server.call("load", "narrow", "--precision", "fp32")
+        self.assertEqual(self.server.call("describe", "narrow")["precision"], "FLOAT32")
+        self.server.call("delete", "narrow")
+
     def test_global_flags_work_before_and_after_the_subcommand(self):
         address = self.server.address
         outputs = [
