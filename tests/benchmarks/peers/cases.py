@@ -8,8 +8,10 @@ import itertools
 # forward, squared error, backward, Adam's update.
 Case = collections.namedtuple("Case", "kind hidden layers batch length")
 
-# By engine_timing: {name: its subject}.
-OURS = {"recurve_sru": "sru", "recurve_qrnn": "qrnn", "products": "products", "copy": "copy"}
+# By engine_timing: {name: (its subject, its precision)}.
+OURS = {"recurve_sru": ("sru", "fp32"), "recurve_qrnn": ("qrnn", "fp32"),
+        "recurve_sru_bf16": ("sru", "bf16"), "recurve_sru_int8": ("sru", "int8"),
+        "products": ("products", "fp32"), "copy": ("copy", "fp32")}
 FLOORS = ("products", "copy")
 # What the peers' tables call them.
 PEERS = {
@@ -36,8 +38,16 @@ SERVED = (Case("inference", 512, 2, 32, 128), Case("inference", 512, 4, 1, 128),
 # Training on one device and on two.
 SCALED = Case("training", 512, 2, 32, 128)
 ONE_DEVICE, TWO_DEVICES = "cpu:1", "cpu:1,cpu:1"
+# So few rows that a step is sum, exchange and update alone.
+FIXED = SCALED._replace(batch=2, length=1)
+MICRO_BATCH_ROWS = 1024  # TrainerConfig's default
 PEAK_MEMORY = (Case("training", 512, 2, 32, 128), Case("training", 512, 4, 1, 128))
 TINY = Case("training", 16, 1, 1, 2)
+
+
+def does(subject, kind):
+    """Nothing trains at int8."""
+    return not (subject == "recurve_sru_int8" and kind == "training")
 
 
 def rows(case):

@@ -25,6 +25,8 @@
 #include "absl/time/time.h"
 #include "engine/schedule/device.h"
 #include "engine/schedule/device_spec.h"
+#include "engine/schedule/serving_precision.h"
+#include "kernels/precision.h"
 #include "kernels/status.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/peers/work.h"
@@ -33,6 +35,9 @@ ABSL_FLAG(std::string, subject, "sru",
           "sru or qrnn; products, the layers' matrix products alone; copy, of "
           "`moved_bytes`");
 ABSL_FLAG(std::string, devices, "cpu:2", "as recurve_server's");
+ABSL_FLAG(std::string, precision, "fp32",
+          "fp32, bf16 or int8: of inference; training is as the devices "
+          "multiply");
 ABSL_FLAG(std::string, server, "",
           "HOST:PORT; sru and qrnn are asked of it, not of the engine here");
 
@@ -90,8 +95,10 @@ class Timer {
     if (subject == "products") return ProductsWork(*pool_, kind, shape);
     if (subject == "copy") return CopyWork(*pool_, request.at("moved_bytes"));
     const std::string server = absl::GetFlag(FLAGS_server);
-    if (server.empty()) return EngineWork(*pool_, subject, kind, shape);
-    return ServiceWork(server, subject, kind, shape);
+    if (!server.empty()) return ServiceWork(server, subject, kind, shape);
+    ASSIGN_OR_RETURN(const Precision precision,
+                     ParsePrecision(absl::GetFlag(FLAGS_precision)));
+    return EngineWork(*pool_, subject, precision, kind, shape);
   }
 
   absl::StatusOr<Json> Time(int64_t turns) {

@@ -31,12 +31,12 @@ SequenceBatch RandomBatch(const Shape& shape) {
 class ForwardWork : public Work {
  public:
   static absl::StatusOr<std::unique_ptr<Work>> Create(
-      DeviceWorker& device, std::shared_ptr<const Model> model, bool keep_state,
-      const Shape& shape) {
+      DeviceWorker& device, std::shared_ptr<const Model> model,
+      Precision precision, bool keep_state, const Shape& shape) {
     std::unique_ptr<ForwardWork> work(
         new ForwardWork(device, keep_state, RandomBatch(shape)));
     RETURN_IF_ERROR(OnDevice(device, [&](Backend& backend) {
-      return work->Load(std::move(model), backend);
+      return work->Load(std::move(model), precision, backend);
     }));
     return work;
   }
@@ -63,7 +63,8 @@ class ForwardWork : public Work {
   ForwardWork(DeviceWorker& device, bool keep_state, SequenceBatch batch)
       : device_(device), keep_state_(keep_state), batch_(std::move(batch)) {}
 
-  absl::Status Load(std::shared_ptr<const Model> model, Backend& backend) {
+  absl::Status Load(std::shared_ptr<const Model> model, Precision precision,
+                    Backend& backend) {
     const std::vector<float> parameters = InitializeParameters(*model, 1);
     const auto bytes = static_cast<int64_t>(sizeof(float) * parameters.size());
     ASSIGN_OR_RETURN(weights_, backend.Allocate(bytes));
@@ -71,7 +72,7 @@ class ForwardWork : public Work {
     ASSIGN_OR_RETURN(executor_,
                      Executor::Create(std::move(model), backend,
                                       static_cast<float*>(weights_->data()),
-                                      ParameterUse::kFixed));
+                                      ParameterUse::kFixed, precision));
     return absl::OkStatus();
   }
 
@@ -143,7 +144,7 @@ std::string ConfigText(const std::string& cell, const Shape& shape) {
 
 absl::StatusOr<std::unique_ptr<Work>> EngineWork(DevicePool& pool,
                                                  const std::string& cell,
-                                                 Kind kind,
+                                                 Precision precision, Kind kind,
                                                  const Shape& shape) {
   ASSIGN_OR_RETURN(const auto config,
                    ParseModelConfig(ConfigText(cell, shape)));
@@ -151,7 +152,7 @@ absl::StatusOr<std::unique_ptr<Work>> EngineWork(DevicePool& pool,
   if (kind == Kind::kTraining) {
     return TrainingWork::Create(pool, std::move(model), shape);
   }
-  return ForwardWork::Create(pool.device(0), std::move(model),
+  return ForwardWork::Create(pool.device(0), std::move(model), precision,
                              kind == Kind::kStep, shape);
 }
 

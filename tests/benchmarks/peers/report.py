@@ -9,10 +9,11 @@ import sys
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 # pylint: disable=wrong-import-position
 from tests.benchmarks.measuring import markdown
-from tests.benchmarks.peers import cases, floor, results, targets
+from tests.benchmarks.peers import cases, costs, floor, results, targets
 
 NOTHING = "-"
 OURS = {"recurve_sru": "Recurve SRU", "recurve_qrnn": "Recurve QRNN"}
+LOWER = {"recurve_sru_bf16": "bf16", "recurve_sru_int8": "int8"}
 # Whose cell does the same work, for the ratio: LSTM and GRU beside SRU.
 BESIDE = {subject: "recurve_qrnn" if subject == "fastai_qrnn" else "recurve_sru"
           for subject in cases.PEERS}
@@ -69,6 +70,15 @@ def ratios(measured):
                        for peer, ours in BESIDE.items())], rows)
 
 
+def precisions(measured):
+    rows = [[cases.name(case), spread(measured.cell(case, "recurve_sru")),
+             *(spread(measured.cell(case, subject)) for subject in LOWER),
+             *(number(measured.ratio(case, "recurve_sru", subject)) for subject in LOWER)]
+            for case in measured_cases(measured)]
+    return markdown(["Recurve SRU, ms", "fp32", *LOWER.values(),
+                     *("fp32 / " + name for name in LOWER.values())], rows)
+
+
 def served(measured):
     rows = [[cases.name(case), spread(measured.cell(case, "recurve_sru", "served")),
              spread(measured.cell(case, "served_sru", "served")),
@@ -85,6 +95,23 @@ def scaling(measured):
             for case in measured.cases_of("scaling") for subject, name in devices.items()
             for cell in [measured.cell(case, subject, "scaling")] if cell.get("seconds")]
     return markdown(["Recurve SRU", "devices", "ms", "rows/s"], rows)
+
+
+def predictions(measured):
+    """Of a training step on more devices, each with as fast a core, that share the memory."""
+    model = costs.measured_costs(measured)
+    if model is None:
+        return ""
+    usual = cases.rows(cases.SCALED) // cases.MICRO_BATCH_ROWS
+    rows = []
+    for count in (usual, 16 * usual):
+        for devices in (1, 2, 4, 8):
+            step = model.step_seconds(devices, count)
+            rows.append(["%d" % (count * cases.MICRO_BATCH_ROWS), "%d" % devices,
+                         number(1e3 * step), number(model.step_seconds(1, count) / step)])
+    known = measured.median(cases.SCALED, cases.TWO_DEVICES, "scaling")
+    return (markdown(["rows of a step", "devices", "predicted, ms", "times one device"], rows)
+            + "\n\n%s; measured on two devices: %s ms" % (model, number(1e3 * known)))
 
 
 def memory(measured):
@@ -135,10 +162,10 @@ def report(data):
     parts = [data["machine"] + "; %d threads, %d rounds" % (data["threads"], data["rounds"]),
              versions(data), variants(data)]
     if measured_cases(measured):
-        parts += [times(measured), ratios(measured)]
-    for section, table in (("served", served), ("scaling", scaling)):
+        parts += [times(measured), ratios(measured), precisions(measured)]
+    for section, tables in (("served", [served]), ("scaling", [scaling, predictions])):
         if measured.cases_of(section):
-            parts.append(table(measured))
+            parts += [table(measured) for table in tables]
     if data.get("memory"):
         parts.append(memory(measured))
     parts.append(target_table(measured))

@@ -1,6 +1,6 @@
 import unittest
 
-from tests.benchmarks.peers import cases, floor, report, results, targets
+from tests.benchmarks.peers import cases, costs, floor, report, results, targets
 from tests.integration import junit
 
 INFERENCE = cases.Case("inference", 512, 2, 32, 128)
@@ -111,9 +111,23 @@ class ReportTest(unittest.TestCase):
             cell(cases.SERVED[0], "served_sru", [2.0], "served"),
             cell(cases.SCALED, cases.TWO_DEVICES, [1.0], "scaling"),
             memory=[{"case": TRAINING._asdict(), "subject": "sru", "bytes": 2**20}]))
-        for part in ("| inference, H 512, L 2, B 32, T 128 |", "one client's calls", "rows/s",
+        for part in ("| inference, H 512, L 2, B 32, T 128 |", "fp32 / int8",
+                     "one client's calls", "rows/s",
                      "| training, H 512, L 2, B 32, T 128 | sru | 1.0 |", "target, at least"):
             self.assertIn(part, text)
+
+    def test_more_devices_are_predicted_by_one_and_two(self):
+        parts = [cell(cases.SCALED, cases.ONE_DEVICE, [0.41], "scaling"),
+                 cell(cases.SCALED, cases.TWO_DEVICES, [0.23], "scaling"),
+                 cell(cases.FIXED, cases.ONE_DEVICE, [0.01], "scaling"),
+                 cell(cases.FIXED, cases.TWO_DEVICES, [0.02], "scaling")]
+        model = costs.measured_costs(results.Results(data_of(*parts)))
+        # Micro-batches of 0.1 s; 0.01 s for each device beside them.
+        self.assertAlmostEqual(model.step_seconds(1, 4), 0.41)
+        self.assertAlmostEqual(model.step_seconds(2, 4), 0.22)
+        self.assertAlmostEqual(model.step_seconds(8, 64), 0.88)
+        self.assertIn("| 65536 | 8 | 880 |", report.report(data_of(*parts)))
+        self.assertIsNone(costs.measured_costs(results.Results(data_of(*parts[:3]))))
 
     def test_runs_of_different_parts_are_one_report(self):
         merged = report.merged([data_of(cell(INFERENCE, "sru", [1.4])),

@@ -42,5 +42,9 @@ class Worker:
 
 
 def engine_worker(subject, devices, *flags):
-    return Worker([program(ENGINE_TIMING), "--subject=" + cases.OURS[subject],
+    """`devices`: without options."""
+    name, precision = cases.OURS[subject]
+    if precision == "bf16":  # trainings are as their devices multiply
+        devices = ",".join(device + ":products=bf16" for device in devices.split(","))
+    return Worker([program(ENGINE_TIMING), "--subject=" + name, "--precision=" + precision,
                    "--devices=" + devices, *flags], ENGINE_ENVIRONMENT)

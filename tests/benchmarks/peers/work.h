@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/schedule/device.h"
+#include "kernels/precision.h"
 
 namespace recurve::peers {
 
@@ -41,10 +42,12 @@ class Work {
 std::string ConfigText(const std::string& cell, const Shape& shape);
 
 // The engine, on the pool's devices, which outlive the work: inference on the
-// first alone, training on all. kStep feeds the state after a step to the next.
+// first alone, with weights packed at `precision`, training on all, at their
+// own. kStep feeds the state after a step to the next.
 absl::StatusOr<std::unique_ptr<Work>> EngineWork(DevicePool& pool,
                                                  const std::string& cell,
-                                                 Kind kind, const Shape& shape);
+                                                 Precision precision, Kind kind,
+                                                 const Shape& shape);
 
 // The same through a server, one call at a time: Predict with whole sequences,
 // or with the next row of a session (batch is 1). InvalidArgument for
