@@ -218,6 +218,9 @@ struct LinearBackwardArgs {
   Matrix<S> dx;            // [N, I]; absent = not wanted
   Matrix<float> dweight;   // [O, I]; overwritten
   float* dbias = nullptr;  // [O]; overwritten; optional
+  // dweight and dbias hold the sums over rows before these and go on with these
+  // (Destination::kContinue).
+  bool continues = false;
 };
 
 template <typename S>

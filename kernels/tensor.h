@@ -49,7 +49,14 @@ struct Matrix {
 };
 
 // What an operation does to the matrix that it writes.
-enum class Destination { kOverwrite, kAccumulate };
+enum class Destination {
+  kOverwrite,
+  kAccumulate,
+  // Its sums are those of earlier terms, and go on from there: where a sum has
+  // an order that a backend promises, the terms are added as if they had come
+  // together with the earlier ones.
+  kContinue,
+};
 
 // A packed batch's cut into sequences: sequence b owns rows
 // [cu_seqlens[b], cu_seqlens[b + 1]), time ascending. Zero-length sequences are

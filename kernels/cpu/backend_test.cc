@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cpu/test_util.h"
+#include "kernels/precision.h"
 
 namespace recurve {
 namespace {
@@ -76,6 +79,52 @@ TEST(CpuBackendTest, LinearLayersGiveTorchsFormulas) {
   EXPECT_EQ(dx, (std::vector<float>{5, 2, 0, 5, 3, 2.5f}));
   EXPECT_EQ(dw, (std::vector<float>{2, 2, 1, -1, 4, 12}));
   EXPECT_EQ(db, (std::vector<float>{0, 5}));
+}
+
+struct LinearGradients {
+  std::vector<float> dx, dweight, dbias;
+
+  friend bool operator==(const LinearGradients&,
+                         const LinearGradients&) = default;
+};
+
+// Of `rows` rows, in tiles of `tile` of them.
+LinearGradients LinearGradientsByTiles(Backend& backend, int64_t rows,
+                                       int64_t tile) {
+  constexpr int64_t kInputs = 21, kOutputs = 150;
+  const std::vector<float> x = cpu::RandomFloats(rows * kInputs, 1);
+  const std::vector<float> weight = cpu::RandomFloats(kOutputs * kInputs, 2);
+  const std::vector<float> dy = cpu::RandomFloats(rows * kOutputs, 3);
+  LinearGradients to{std::vector<float>(rows * kInputs),
+                     std::vector<float>(kOutputs * kInputs, 9.0f),
+                     std::vector<float>(kOutputs, 9.0f)};
+  for (int64_t first = 0; first < rows; first += tile) {
+    const int64_t count = std::min(tile, rows - first);
+    LinearBackwardArgs<float> args;
+    args.x = {x.data() + first * kInputs, count, kInputs};
+    args.weight = {weight.data(), kOutputs, kInputs};
+    args.dy = {dy.data() + first * kOutputs, count, kOutputs};
+    args.dx = {to.dx.data() + first * kInputs, count, kInputs};
+    args.dweight = {to.dweight.data(), kOutputs, kInputs};
+    args.dbias = to.dbias.data();
+    args.continues = first > 0;
+    EXPECT_TRUE(backend.LinearBackward(args).ok());
+  }
+  return to;
+}
+
+TEST(CpuBackendTest, LinearGradientsOfABlockOfRowsMayBeTakenInTiles) {
+  for (const Precision products : {Precision::kFloat32, Precision::kBfloat16}) {
+    const std::unique_ptr<Backend> backend = CreateCpuBackend(2, products);
+    for (const int64_t rows : {int64_t{1}, int64_t{333}, kRowBlock}) {
+      const LinearGradients whole =
+          LinearGradientsByTiles(*backend, rows, rows);
+      for (const int64_t tile : {2, 64, 384}) {
+        EXPECT_EQ(LinearGradientsByTiles(*backend, rows, tile), whole)
+            << rows << " rows in tiles of " << tile;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ class Bfloat16Block {
     dot.words = words_;
     dot.u = block_.c + row * block_.c_stride + col;
     dot.u_stride = block_.c_stride;
-    if (block_.accumulate) dot.addend = dot.u;
+    if (block_.destination == Destination::kAccumulate) dot.addend = dot.u;
+    dot.continues = block_.destination == Destination::kContinue;
     dot.addend_stride = block_.c_stride;
     dot.rows = rows;
     dot.cols = cols;

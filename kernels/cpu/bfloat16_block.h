@@ -6,7 +6,7 @@
 
 namespace recurve::cpu {
 
-// c = a b or c += a b as MultiplyBlock, with a's and b's elements rounded to
+// As MultiplyBlock, with a's and b's elements rounded to
 // bf16 and an element's sum in the order of MultiplyBfloat16 (dot_tile.h).
 // Works in the thread's scratch.
 void MultiplyBfloat16Block(const GemmBlock& block);

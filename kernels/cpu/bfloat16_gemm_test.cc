@@ -209,6 +209,32 @@ TEST(Bfloat16GemmTest, SumsAreMadeOfBlocksOfRowsInOrder) {
   EXPECT_TRUE(SameBits(whole.data(), parts.data(), whole.size()));
 }
 
+// And within a block they go on wherever they were left, but for inside a pair.
+TEST(Bfloat16GemmTest, SumsOfABlockGoOnWhereverTheyWereLeft) {
+  ForEachInstructionSet([&] {
+    for (const Shape& shape :
+         {Shape{1, 9, 1}, Shape{130, 1001, 60}, Shape{300, 77, 49}}) {
+      const Stored x = A(shape, 1), dy = B(shape, 0);
+      const std::vector<float> whole = Product(x.factor(), dy.factor(), 2);
+      std::vector<float> parts(whole.size());
+      int64_t begin = 0, count = 2;
+      for (int call = 0; begin < shape.depth; ++call) {
+        ASSERT_TRUE(
+            MatMul(Transposed(x.matrix().row_range(begin, count)),
+                   dy.matrix().row_range(begin, count),
+                   {parts.data(), shape.rows, shape.cols},
+                   call == 0 ? Destination::kOverwrite : Destination::kContinue,
+                   Precision::kBfloat16)
+                .ok());
+        begin += count;
+        count = std::min(2 * count + 4, shape.depth - begin);
+      }
+      EXPECT_TRUE(SameBits(whole.data(), parts.data(), whole.size()))
+          << Describe(shape, 1);
+    }
+  });
+}
+
 TEST(Bfloat16GemmTest, PackedWeightsGiveTheSameBits) {
   for (const Shape& shape : kShapes) {
     if (shape.depth > kRowBlock) continue;

@@ -7,8 +7,11 @@
 
 namespace recurve::cpu {
 
-// sums[j] = sum over rows of m[r][j]; sums is [m.cols].
-void ColumnSums(Matrix<const float> m, float* sums);
+// sums[j] = sum over rows of m[r][j]; sums is [m.cols]. With kContinue the
+// first block's rows are added to what is there, one by one. Not with
+// kAccumulate.
+void ColumnSums(Matrix<const float> m, float* sums,
+                Destination destination = Destination::kOverwrite);
 
 }  // namespace recurve::cpu
 

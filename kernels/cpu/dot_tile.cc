@@ -61,20 +61,29 @@ struct Tile {
   int64_t u_stride;
   const float* addend;
   int64_t addend_stride;
-  int64_t cols;  // at most kPanel
+  int64_t cols;    // at most kPanel
+  bool continues;  // sums start from u
 };
 
 // --- Kinds of sums: where they start, how a word is added, what they mean ---
 
 struct Bfloat16Sum {
   using Sum = V;
-  static HWY_INLINE V Start(const Tile&, int) { return hn::Zero(D()); }
+  static HWY_INLINE V Start(const Tile& tile, int64_t row, int v) {
+    if (!tile.continues) return hn::Zero(D());
+    const float* u = tile.u + row * tile.u_stride + v * kLanes;
+    const int64_t cols = tile.cols - v * kLanes;
+    if (cols >= kLanes) return hn::LoadU(D(), u);
+    HWY_ALIGN float part[kLanes] = {};
+    if (cols > 0) std::copy_n(u, cols, part);
+    return hn::Load(D(), part);
+  }
   static HWY_INLINE V Value(V sum, const Tile&, int64_t, int) { return sum; }
 };
 
 struct Int8Sum {
   using Sum = VI;
-  static HWY_INLINE VI Start(const Tile& tile, int v) {
+  static HWY_INLINE VI Start(const Tile& tile, int64_t, int v) {
     return hn::LoadU(DI(), reinterpret_cast<const int32_t*>(Footer(tile, v)));
   }
   static HWY_INLINE V Value(VI sum, const Tile& tile, int64_t row, int v) {
@@ -253,7 +262,7 @@ void MultiplyTileOf(const Tile& tile) {
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(3)
-    for (int v = 0; v < 3; ++v) sums[r][v] = Kind::Start(tile, v);
+    for (int v = 0; v < 3; ++v) sums[r][v] = Kind::Start(tile, r, v);
   }
   const int64_t x_stride = tile.words * Kind::kRowWords;
   const uint32_t* x = tile.x;
@@ -305,6 +314,7 @@ void MultiplyBlockOf(const DotBlock& block, int64_t footer_rows) {
   tile.words = block.words;
   tile.u_stride = block.u_stride;
   tile.addend_stride = block.addend_stride;
+  tile.continues = block.continues;
   for (int64_t row = 0; row < block.rows; row += kTileRows) {
     tile.x = block.x + row * block.words * Kind::kRowWords;
     if (block.row_scales != nullptr) tile.row_scales = block.row_scales + row;

@@ -27,6 +27,7 @@ struct DotBlock {
   // bias with stride 0, or u itself.
   const float* addend = nullptr;
   int64_t addend_stride = 0;
+  bool continues = false;  // bf16 only: sums start from u, not from 0
   int64_t rows = 0;
   int64_t cols = 0;
 };

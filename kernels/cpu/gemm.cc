@@ -49,10 +49,10 @@ GemmOperand Part(const Factor<float>& factor, int64_t row, int64_t col) {
   return {whole.at(row, col), whole.stride, whole.transposed};
 }
 
-// c (+)= a[:, begin : begin + depth] b[begin : begin + depth, :].
+// c is, or takes up, a[:, begin : begin + depth] b[begin : begin + depth, :].
 void MultiplyDepth(const Factor<float>& a, const Factor<float>& b,
                    Matrix<float> c, int64_t begin, int64_t depth,
-                   bool accumulate, Precision precision) {
+                   Destination destination, Precision precision) {
   const Cut cut = ChooseCut(c, WordsOf(precision, depth), a.transposed);
   const int64_t column_blocks = DivideUp(c.cols, cut.cols);
   const int64_t blocks = column_blocks * DivideUp(c.rows, cut.rows);
@@ -69,7 +69,7 @@ void MultiplyDepth(const Factor<float>& a, const Factor<float>& b,
     block.rows = std::min(cut.rows, c.rows - row);
     block.cols = std::min(cut.cols, c.cols - col);
     block.depth = depth;
-    block.accumulate = accumulate;
+    block.destination = destination;
     if (precision == Precision::kFloat32) {
       MultiplyBlock(block);
     } else {
@@ -97,11 +97,13 @@ absl::Status MatMul(const Factor<float>& a, const Factor<float>& b,
   RETURN_IF_ERROR(CheckProduct(a, b, c.rows, c.cols));
   if (c.rows == 0 || c.cols == 0) return absl::OkStatus();
   const int64_t summed = a.cols();
-  const bool overwrite = destination == Destination::kOverwrite;
-  if (summed == 0 && overwrite) FillRows(c, nullptr);
+  if (summed == 0 && destination == Destination::kOverwrite) {
+    FillRows(c, nullptr);
+  }
   for (int64_t begin = 0; begin < summed; begin += kSumBlock) {
     MultiplyDepth(a, b, c, begin, std::min(kSumBlock, summed - begin),
-                  /*accumulate=*/!overwrite || begin > 0, precision);
+                  begin == 0 ? destination : Destination::kAccumulate,
+                  precision);
   }
   return absl::OkStatus();
 }

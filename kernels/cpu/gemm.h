@@ -21,6 +21,11 @@ namespace recurve::cpu {
 // c = a b, or c += a b. Any dimension may be 0 (an empty sum is 0). c must not
 // overlap a or b. Uses the calling thread's OpenMP team.
 //
+// With kContinue the first kSumBlock terms go on from the sums in c, each a
+// fused multiply-add: a sum of up to kSumBlock terms has the same bits whether
+// it is taken in one call or, a range of its terms after the other, in several
+// (with bf16, if all ranges but the last have an even number of terms).
+//
 // `precision` says what a and b are rounded to: nothing, or bf16, nearest even
 // (narrow.h). Sums are float32 in both.
 //

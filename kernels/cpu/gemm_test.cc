@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -209,6 +210,52 @@ TEST(GemmTest, RowsDoNotDependOnOtherRowsOnEveryInstructionSet) {
     for (int64_t row = 0; row < 100; ++row) {
       const std::vector<float> alone = Product(x.row_range(row, 1), w, 1);
       EXPECT_TRUE(SameBits(alone.data(), whole.data() + row * 101, 101));
+    }
+  });
+}
+
+// Sums that are taken a range of terms after the other, on other threads each
+// time. The rows of c have room between them that nobody writes.
+TEST(GemmTest, SumsOfABlockGoOnWhereverTheyWereLeft) {
+  constexpr float kUnwritten = -77.0f;
+  ForEachInstructionSet([&] {
+    for (const Case& c : {Case{1, 9, 1}, Case{5, 40, 47}, Case{130, 1000, 60},
+                          Case{33, 1024, 101}, Case{300, 77, 49}}) {
+      for (int form = 0; form < 4; ++form) {
+        const Matrix<const float> a =
+            form & 1 ? Random(c.inner, c.rows) : Random(c.rows, c.inner);
+        const Matrix<const float> b = form & 2 ? Random(c.cols, c.inner, 55)
+                                               : Random(c.inner, c.cols, 55);
+        // Terms [begin, begin + count).
+        const auto left = [&](int64_t begin, int64_t count) {
+          return form & 1 ? Transposed(a.row_range(begin, count))
+                          : Factor<float>(a.columns(begin, count));
+        };
+        const auto right = [&](int64_t begin, int64_t count) {
+          return form & 2 ? Transposed(b.columns(begin, count))
+                          : Factor<float>(b.row_range(begin, count));
+        };
+        const std::vector<float> whole =
+            Product(left(0, c.inner), right(0, c.inner), 1);
+        const int64_t stride = c.cols + 3;
+        std::vector<float> parts(c.rows * stride, kUnwritten);
+        const Matrix<float> out(parts.data(), c.rows, c.cols, stride);
+        int64_t begin = 0, count = 1;
+        for (int call = 0; begin < c.inner; ++call) {
+          omp_set_num_threads(1 + call % 3);
+          ASSERT_TRUE(MatMul(left(begin, count), right(begin, count), out,
+                             call == 0 ? Destination::kOverwrite
+                                       : Destination::kContinue)
+                          .ok());
+          begin += count;
+          count = std::min(2 * count + 3, c.inner - begin);
+        }
+        for (int64_t r = 0; r < c.rows; ++r) {
+          ASSERT_TRUE(SameBits(out.row(r), whole.data() + r * c.cols, c.cols))
+              << Describe(c, 1) << ", form " << form << ", row " << r;
+          ASSERT_EQ(out.row(r)[c.cols], kUnwritten);
+        }
+      }
     }
   });
 }

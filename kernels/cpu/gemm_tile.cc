@@ -55,11 +55,23 @@ struct Tile {
   int64_t b_depth;
   float* c;
   int64_t c_stride;
-  int64_t cols;  // at most kPanel
+  int64_t cols;    // at most kPanel
+  bool continues;  // sums start from c, not from 0
   // What sums are added to, by row, if not null.
   const float* addend;
   int64_t addend_stride;
 };
+
+// What one row of sums starts from.
+HWY_INLINE void LoadSums(const Tile& tile, int64_t row, V* sums) {
+  const float* c = tile.c + row * tile.c_stride;
+  HWY_ALIGN float part[kPanel];
+  if (tile.cols < kPanel) {
+    std::fill(std::copy_n(c, tile.cols, part), part + kPanel, 0.0f);
+    c = part;
+  }
+  for (int v = 0; v < 3; ++v) sums[v] = hn::LoadU(D(), c + v * kLanes);
+}
 
 // The caller's columns of one row of sums.
 HWY_INLINE void StoreSums(const Tile& tile, int64_t row, const V* sums) {
@@ -86,12 +98,18 @@ template <int kRows>
 void MultiplyTileOf(const Tile& tile) {
   const D d;
   V sums[kRows][3];
+  // c is needed when the sums are done, or the next tile's when they start; by
+  // then it has arrived.
+  const float* const needed = tile.c + (tile.continues ? kPanel : 0);
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < 3; ++v) sums[r][v] = hn::Zero(d);
-    // c is needed when the sums are done; by then it has arrived.
-    __builtin_prefetch(tile.c + r * tile.c_stride, /*rw=*/1);
-    __builtin_prefetch(tile.c + r * tile.c_stride + kLanes, 1);
-    __builtin_prefetch(tile.c + r * tile.c_stride + 2 * kLanes, 1);
+    __builtin_prefetch(needed + r * tile.c_stride, /*rw=*/1);
+    __builtin_prefetch(needed + r * tile.c_stride + kLanes, 1);
+    __builtin_prefetch(needed + r * tile.c_stride + 2 * kLanes, 1);
+  }
+  if (tile.continues) {
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) LoadSums(tile, r, sums[r]);
   }
   const float* HWY_RESTRICT a = tile.a;
   const float* HWY_RESTRICT b = tile.b;
@@ -234,7 +252,7 @@ class Panels {
     float* const c = tile.c;
     for (int64_t j = begin_; j < end_; j += kPanel) {
       tile.c = c + j;
-      if (block_.accumulate) tile.addend = tile.c;
+      if (block_.destination == Destination::kAccumulate) tile.addend = tile.c;
       tile.cols = Width(j);
       tile.b = InPlace(j) ? block_.b.at(0, j) : Packed(j);
       tile.b_depth = InPlace(j) ? block_.b.stride : kPanel;
@@ -265,6 +283,7 @@ void MultiplyColumns(const GemmBlock& block, const Panels& panels,
   tile.a_depth = transposed ? kTileRows : 1;
   tile.c_stride = block.c_stride;
   tile.addend_stride = block.c_stride;
+  tile.continues = block.destination == Destination::kContinue;
   for (int64_t row = 0; row < block.rows; row += kTileRows) {
     tile.a = transposed ? packed_a + row * block.depth : block.a.at(row, 0);
     tile.c = block.c + row * block.c_stride;

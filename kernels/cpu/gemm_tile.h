@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/tensor.h"
 
 namespace recurve::cpu {
 
@@ -49,7 +50,7 @@ struct GemmBlock {
   int64_t rows = 0;  // at most kMaxTransposedRows if a is transposed
   int64_t cols = 0;
   int64_t depth = 0;  // at most kSumBlock
-  bool accumulate = false;
+  Destination destination = Destination::kOverwrite;
 };
 
 // Columns whose part of b, `words` of each, is packed together. Beside packed
@@ -89,7 +90,8 @@ struct GemmScratch {
 };
 GemmScratch ThreadScratch();
 
-// c = a b or c += a b. Works in the thread's scratch.
+// c = a b, c += a b, or the sums of c go on: they are where those of a b start.
+// Works in the thread's scratch.
 void MultiplyBlock(const GemmBlock& block);
 
 }  // namespace recurve::cpu

@@ -55,8 +55,9 @@ struct Parts {
     cpu::MultiplyBySequenceMask(layout, x, mask, y, destination);
     return absl::OkStatus();
   }
-  absl::Status ColumnSums(Matrix<const float> m, float* sums) {
-    cpu::ColumnSums(m, sums);
+  absl::Status ColumnSums(Matrix<const float> m, float* sums,
+                          Destination destination = Destination::kOverwrite) {
+    cpu::ColumnSums(m, sums, destination);
     return absl::OkStatus();
   }
   absl::Status FillWindowRows(const SequenceLayout& layout,

@@ -13,6 +13,7 @@ template <typename S>
 struct ColumnSumsParameters {
   Matrix<const S> m;
   float* sums;
+  bool adds;
 };
 
 template <typename S>
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(kSumThreads)
   const int64_t column =
       static_cast<int64_t>(blockIdx.x) * kSumColumns<S> + threadIdx.x;
   if (threadIdx.x < kSumColumns<S> && column < p.m.cols) {
-    p.sums[column] = total[0];
+    p.sums[column] = p.adds ? p.sums[column] + total[0] : total[0];
   }
 }
 
@@ -37,14 +38,19 @@ __global__ void __launch_bounds__(kSumThreads)
 // --- Launchers ---
 
 template <typename S>
-cudaError_t ColumnSums(Matrix<const S> m, float* sums, cudaStream_t stream) {
+cudaError_t ColumnSums(Matrix<const S> m, float* sums, Destination destination,
+                       cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(CeilDivide(m.cols, kSumColumns<S>)));
+  const bool adds = destination != Destination::kOverwrite;
   return Launch<ColumnSumsKernel<S>>(grid, kSumThreads, stream,
-                                     ColumnSumsParameters<S>{m, sums});
+                                     ColumnSumsParameters<S>{m, sums, adds});
 }
 
-template cudaError_t ColumnSums(Matrix<const float>, float*, cudaStream_t);
-template cudaError_t ColumnSums(Matrix<const BFloat16>, float*, cudaStream_t);
-template cudaError_t ColumnSums(Matrix<const Float16>, float*, cudaStream_t);
+template cudaError_t ColumnSums(Matrix<const float>, float*, Destination,
+                                cudaStream_t);
+template cudaError_t ColumnSums(Matrix<const BFloat16>, float*, Destination,
+                                cudaStream_t);
+template cudaError_t ColumnSums(Matrix<const Float16>, float*, Destination,
+                                cudaStream_t);
 
 }  // namespace recurve::cuda

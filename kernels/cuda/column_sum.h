@@ -7,10 +7,11 @@
 
 namespace recurve::cuda {
 
-// sums[j] = sum over rows of m[r][j]; sums is [m.cols]. column_sum.cuh says in
-// which order.
+// sums[j] = sum over rows of m[r][j], or, unless overwritten, that is added to
+// it; sums is [m.cols]. column_sum.cuh says in which order.
 template <typename S>
-cudaError_t ColumnSums(Matrix<const S> m, float* sums, cudaStream_t stream);
+cudaError_t ColumnSums(Matrix<const S> m, float* sums, Destination destination,
+                       cudaStream_t stream);
 
 }  // namespace recurve::cuda
 

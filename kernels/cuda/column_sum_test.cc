@@ -21,7 +21,8 @@ TYPED_TEST(CudaColumnSums, AddAllRows) {
       const std::vector<S> m = RandomStored<S>(rows * width.cols, 1);
       const DeviceMatrix<S> device_m(rows, width, m);
       const DeviceArray<float> sums(width.cols);
-      ASSERT_EQ(ColumnSums(device_m.constant(), sums.data(), nullptr),
+      ASSERT_EQ(ColumnSums(device_m.constant(), sums.data(),
+                           Destination::kOverwrite, nullptr),
                 cudaSuccess);
       Doubles expected(width.cols);
       for (size_t i = 0; i < m.size(); ++i) {
@@ -29,12 +30,19 @@ TYPED_TEST(CudaColumnSums, AddAllRows) {
       }
       // 1027 terms of magnitude 1, in sums of at most 100.
       emulation::ExpectNear(sums, expected, {1e-4});
+
+      ASSERT_EQ(ColumnSums(device_m.constant(), sums.data(),
+                           Destination::kContinue, nullptr),
+                cudaSuccess);
+      for (double& sum : expected) sum *= 2;
+      emulation::ExpectNear(sums, expected, {2e-4});
     }
   }
 }
 
 TEST(CudaColumnSumsEdge, NothingIsLaunchedWithoutColumns) {
-  EXPECT_EQ(ColumnSums(Matrix<const float>(nullptr, 3, 0), nullptr, nullptr),
+  EXPECT_EQ(ColumnSums(Matrix<const float>(nullptr, 3, 0), nullptr,
+                       Destination::kOverwrite, nullptr),
             cudaSuccess);
 }
 

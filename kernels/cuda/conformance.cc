@@ -384,10 +384,11 @@ void CompareLinear(Comparison& comparison, int64_t n, int64_t i, int64_t o) {
                        args.weight = side.Input(o, i);
                        args.dy = side.Input(n, o);
                        if (side.Draw(2)) args.dx = side.Output("dx", n, i);
-                       args.dweight = side.Output("dweight", o, i);
+                       args.dweight = side.Changed("dweight", o, i);
                        if (side.Draw(2)) {
-                         args.dbias = side.OutputVector("dbias", o);
+                         args.dbias = side.Changed("dbias", 1, o).data;
                        }
+                       args.continues = side.Draw(2);
                        return side.backend().LinearBackward(args);
                      });
 }

@@ -61,8 +61,10 @@ class LayerParts {
         "MultiplyBySequenceMask");
   }
   template <typename T>
-  absl::Status ColumnSums(Matrix<const T> m, float* sums) {
-    return ToStatus(cuda::ColumnSums(m, sums, stream_), "ColumnSums");
+  absl::Status ColumnSums(Matrix<const T> m, float* sums,
+                          Destination destination = Destination::kOverwrite) {
+    return ToStatus(cuda::ColumnSums(m, sums, destination, stream_),
+                    "ColumnSums");
   }
   absl::Status FillWindowRows(const SequenceLayout& layout, Matrix<const S> x,
                               Matrix<const float> x_previous,

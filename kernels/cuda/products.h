@@ -62,8 +62,8 @@ class Products {
  public:
   virtual ~Products() = default;
 
-  // c = a b or c += a b. Any dimension may be 0; an empty sum is 0. c must not
-  // overlap a or b.
+  // c = a b or c += a b, with kContinue too. Any dimension may be 0; an empty
+  // sum is 0. c must not overlap a or b.
   //
   // Errors: InvalidArgument if the shapes do not fit, Internal with the
   // library's words.
@@ -73,7 +73,7 @@ class Products {
     static_assert(std::is_same_v<Result, S> || std::is_same_v<Result, float>);
     RETURN_IF_ERROR(CheckProduct(a, b, c.rows, c.cols));
     Product product = ProductOf(a, b, c);
-    product.accumulate = destination == Destination::kAccumulate;
+    product.accumulate = destination != Destination::kOverwrite;
     return Multiply(product);
   }
 

@@ -113,6 +113,16 @@ TEST(ProductsTest, EmptySumsAreZeroOrTheBias) {
   Check({3, 5, 0, false, true, false, false});
 }
 
+TEST(ProductsTest, SumsThatGoOnAreAddedTo) {
+  DeviceArray<float> row(std::vector<float>{1, 2}), sum(std::vector<float>{10});
+  const Matrix<const float> a(row.data(), 1, 2), b(row.data(), 2, 1);
+  ASSERT_TRUE(Create(ProductPrecision::kFp32)
+                  ->MatMul<float>(a, b, Matrix<float>(sum.data(), 1, 1),
+                                  Destination::kContinue)
+                  .ok());
+  emulation::ExpectEqual(sum, std::vector<float>{15});
+}
+
 TEST(ProductsTest, FactorsMayBeStoredIn16Bits) {
   // 1, 2 and -3 in each format.
   const std::vector<BFloat16> bf16 = {{0x3f80}, {0x4000}, {0xc040}};

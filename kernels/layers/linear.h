@@ -52,9 +52,11 @@ absl::Status LinearBackward(Parts& parts, const LinearBackwardArgs<S>& args) {
   ShapeCheck check("LinearBackward");
   internal::CheckBackward(check, args);
   RETURN_IF_ERROR(check.status());
-  if (args.dbias) RETURN_IF_ERROR(parts.ColumnSums(args.dy, args.dbias));
-  RETURN_IF_ERROR(parts.MatMul(Transposed(args.dy), args.x, args.dweight,
-                               Destination::kOverwrite));
+  const Destination sums =
+      args.continues ? Destination::kContinue : Destination::kOverwrite;
+  if (args.dbias) RETURN_IF_ERROR(parts.ColumnSums(args.dy, args.dbias, sums));
+  RETURN_IF_ERROR(
+      parts.MatMul(Transposed(args.dy), args.x, args.dweight, sums));
   if (!args.dx) return absl::OkStatus();
   return parts.MatMul(Factor<S>(args.dy), args.weight, args.dx,
                       Destination::kOverwrite);

@@ -20,8 +20,9 @@ namespace recurve::layers {
 template <typename Result>
 concept IsStatus = std::same_as<Result, absl::Status>;
 
-// c = a b or c += a b, and c = a b + bias [c.cols]; c may be of S or of float
-// (gradients of weights). Any dimension may be 0.
+// c = a b, c += a b or, with kContinue, sums of more terms; and c = a b + bias
+// [c.cols]. c may be of S or of float (gradients of weights). Any dimension may
+// be 0.
 template <typename Parts, typename S>
 concept HasProducts = requires(Parts parts, Factor<S> a, Factor<S> b,
                                Matrix<S> c, Matrix<float> gradient,
@@ -45,7 +46,8 @@ concept HasProducts = requires(Parts parts, Factor<S> a, Factor<S> b,
 // of row r; y may be x.
 //
 // ColumnSums: sums[j] = sum over rows of m[r][j], in an order that depends on
-// the shape alone.
+// the shape alone; overwritten unless a destination, kOverwrite or kContinue,
+// is given.
 //
 // FillWindowRows: [N, D*2*I] from x [N, I]; for direction d the row itself
 // beside the one before it in that direction's time; before the first row of
@@ -70,6 +72,7 @@ concept HasRowOperations = requires(Parts parts, SequenceLayout layout,
   { parts.MultiplyBySequenceMask(layout, x, mask, y, destination) } -> IsStatus;
   { parts.ColumnSums(x, gradient) } -> IsStatus;
   { parts.ColumnSums(mask, gradient) } -> IsStatus;
+  { parts.ColumnSums(x, gradient, destination) } -> IsStatus;
   { parts.FillWindowRows(layout, x, mask, y) } -> IsStatus;
   { parts.GatherWindowGradient(layout, x, y) } -> IsStatus;
   { parts.StoreLastRows(layout, x, mask, state) } -> IsStatus;
