@@ -99,7 +99,7 @@ class Layouter {
         mode_(pass.mode),
         n_(pass.num_rows),
         b_(pass.num_sequences),
-        input_gradients_(pass.input_gradients),
+        open_ends_(pass.open_ends),
         packed_(pass.packed),
         cursor_(base) {
     a_.layers = std::move(reused);
@@ -115,7 +115,7 @@ class Layouter {
     Layers();
     Outputs();
     if (keeps()) RowGradients();
-    if (input_gradients_) StateGradients();
+    if (open_ends_) StateGradients();
     Scratch();
     a_.bytes = cursor_.bytes();
     return std::move(a_);
@@ -123,6 +123,9 @@ class Layouter {
 
  private:
   bool keeps() const { return mode_ != Mode::kInference; }
+  bool has_loss() const {
+    return model_.config().loss().kind() != v1::Loss::KIND_UNSPECIFIED;
+  }
 
   // [rows, cols] if training draws a mask of this probability, else absent.
   Matrix<float> Mask(float probability, int64_t rows, int64_t cols) {
@@ -282,9 +285,15 @@ class Layouter {
     const v1::Output& output = model_.config().output();
     if (model_.pools()) Pool();
     a_.output_mask = Mask(output.dropout(), a_.output_rows, channels);
-    a_.output = output.has_linear()
-                    ? cursor_.Take<float>(a_.output_rows, model_.output_size())
-                    : a_.features();
+    if (!output.has_linear()) {
+      a_.output = a_.features();
+    } else if (open_ends_ || !keeps()) {
+      a_.output = cursor_.Take<float>(a_.output_rows, model_.output_size());
+    }
+    // Is read when the backward pass is over.
+    if (keeps() && has_loss()) {
+      a_.row_losses = cursor_.Take<float>(a_.output_rows);
+    }
   }
 
   void Pool() {
@@ -300,16 +309,17 @@ class Layouter {
   }
 
   void Loss(ArenaCursor& cursor) {
-    const v1::Loss::Kind kind = model_.config().loss().kind();
-    if (kind == v1::Loss::KIND_UNSPECIFIED) return;
-    if (kind == v1::Loss::CROSS_ENTROPY) {
-      a_.target_classes = cursor.Take<int32_t>(a_.output_rows);
+    if (!has_loss()) return;
+    const int64_t rows = a_.output_rows, cols = model_.output_size();
+    if (model_.config().loss().kind() == v1::Loss::CROSS_ENTROPY) {
+      a_.target_classes = cursor.Take<int32_t>(rows);
     } else {
-      a_.target_values =
-          cursor.Take<float>(a_.output_rows, model_.output_size());
+      a_.target_values = cursor.Take<float>(rows, cols);
     }
-    a_.target_weights = cursor.Take<float>(a_.output_rows);
-    a_.row_losses = cursor.Take<float>(a_.output_rows);
+    a_.target_weights = cursor.Take<float>(rows);
+    if (!keeps()) a_.row_losses = cursor.Take<float>(rows);
+    if (a_.output) return;
+    a_.output_tile = cursor.Take<float>(OutputTileRows(rows, cols), cols);
   }
 
   void RowGradients() {
@@ -330,7 +340,7 @@ class Layouter {
     if (model_.config().output().has_linear())
       f(a_.dlinear_input, a_.features());
     if (model_.pools()) f(a_.dhidden, a_.hidden());
-    const bool wants_dinput = model_.takes_tokens() || input_gradients_;
+    const bool wants_dinput = model_.takes_tokens() || open_ends_;
     for (auto layer = a_.layers.rbegin(); layer != a_.layers.rend(); ++layer) {
       const bool first = layer + 1 == a_.layers.rend();
       const bool wanted = !first || wants_dinput;
@@ -350,7 +360,7 @@ class Layouter {
   const Mode mode_;
   const int64_t n_;
   const int64_t b_;
-  const bool input_gradients_;
+  const bool open_ends_;
   const bool packed_;
   ArenaCursor cursor_;
   Activations a_;

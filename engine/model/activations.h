@@ -3,6 +3,7 @@
 #ifndef RECURVE_ENGINE_MODEL_ACTIVATIONS_H_
 #define RECURVE_ENGINE_MODEL_ACTIVATIONS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <variant>
 #include <vector>
@@ -58,19 +59,22 @@ struct Activations {
   Matrix<float> pooled;       // [B, C]; models that pool
   PoolArgs<float> pool;       // of both passes, but for x, y, dy and dx
   Matrix<float> output_mask;  // [R, C]; training with output dropout
-  Matrix<float> output;       // [R, O]; pooled or last rows without linear
+  Matrix<float> output;       // [R, O]; pooled or last rows without linear;
+                              // absent if only its tiles are ever there
 
-  // The loss; models that have one. In the place of what the forward pass at
-  // inference, or the backward pass, needs for the time of a layer.
+  // The loss; models that have one. But for row_losses of a pass with a
+  // backward one, in the place of what the forward pass at inference, or the
+  // backward pass, needs for the time of a layer.
   int32_t* target_classes = nullptr;  // [R]
   Matrix<float> target_values;        // [R, O]
   float* target_weights = nullptr;    // [R]
   float* row_losses = nullptr;        // [R]
+  Matrix<float> output_tile;          // [OutputTileRows, O]; without output
 
   // Row gradients; absent at inference, and where there is no such part.
   Matrix<float> dlinear_input;  // [R, C] of features()
   Matrix<float> dhidden;        // [N, C] of hidden(), by pooling
-  // With PassMemory::input_gradients.
+  // With PassMemory::open_ends.
   Matrix<float> dstate_in;   // [B, state_size]
   Matrix<float> dstate_out;  // [B, state_size]
 
@@ -88,12 +92,24 @@ struct PassMemory {
   Mode mode = Mode::kInference;
   int64_t num_rows = 0;       // N
   int64_t num_sequences = 0;  // B
-  // Backward is given a gradient of the state, or asked for one of the state or
-  // of the features. Not at inference.
-  bool input_gradients = false;
+  // The output is wanted, or backward is given a gradient of it or of the
+  // state, or asked for one of the state or of the features. At inference the
+  // output always is, and nothing else.
+  bool open_ends = false;
   // The device has its projections packed: inference keeps no product of them.
   bool packed = false;
 };
+
+// Rows of the output that are in memory at once where the loss alone reads
+// them. From kTiledOutputSize columns on these are kOutputTileRows: so many
+// that reading and packing the weights for each tile costs no time that shows,
+// and no more, since a row of a large vocabulary outweighs a row of everything
+// else. The order of sums over rows follows from it (docs/determinism.md).
+inline constexpr int64_t kTiledOutputSize = 1024;
+inline constexpr int64_t kOutputTileRows = 512;
+constexpr int64_t OutputTileRows(int64_t rows, int64_t cols) {
+  return cols < kTiledOutputSize ? rows : std::min(rows, kOutputTileRows);
+}
 
 // The activations of such a pass, from `base` on. With a null base the views
 // are not memory, but `bytes` is the same. `reused` are the layers of

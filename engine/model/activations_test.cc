@@ -1,7 +1,10 @@
 #include "engine/model/activations.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -76,6 +79,14 @@ void AddRange(Matrix<T> view,
   if (view) ranges.push_back({view.data, view.data + view.rows * view.cols});
 }
 
+// Sorts them.
+void ExpectApart(std::vector<std::pair<const void*, const void*>>& ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    EXPECT_LE(ranges[i - 1].second, ranges[i].first);
+  }
+}
+
 TEST(LayOut, WhatLivesTogetherDoesNotOverlap) {
   const auto model = Make(Everything());
   alignas(64) static std::byte memory[1 << 20];
@@ -88,6 +99,7 @@ TEST(LayOut, WhatLivesTogetherDoesNotOverlap) {
     EXPECT_TRUE(view);
     AddRange(view, ranges);
   }
+  EXPECT_FALSE(a.output_tile);
   AddRange(a.pool.argmax, ranges);
   AddRange(Matrix<float>(a.target_weights, 4, 1), ranges);
   AddRange(Matrix<float>(a.row_losses, 4, 1), ranges);
@@ -110,12 +122,58 @@ TEST(LayOut, WhatLivesTogetherDoesNotOverlap) {
       }
     }
   }
-  std::sort(ranges.begin(), ranges.end());
+  ExpectApart(ranges);
   EXPECT_GE(ranges.front().first, static_cast<const void*>(memory));
-  for (size_t i = 1; i < ranges.size(); ++i) {
-    EXPECT_LE(ranges[i - 1].second, ranges[i].first);
-  }
   EXPECT_LE(ranges.back().second, static_cast<const void*>(memory + a.bytes));
+}
+
+TEST(LayOut, ALargeOutputIsThereInTilesIfTheLossAloneReadsIt) {
+  const auto model_of = [](int64_t size) {
+    return Make(absl::StrCat(
+        "input { features { size: 16 } } "
+        "blocks { sru { hidden_size: 16 num_layers: 1 } } output { linear { "
+        "size: ",
+        size, " } } loss { kind: CROSS_ENTROPY }"));
+  };
+  const auto large = model_of(4096), small = model_of(64);
+  const auto bytes = [](const Model& model, int64_t rows, bool open_ends) {
+    return LayOut(model, {Mode::kTraining, rows, 1, open_ends}, nullptr).bytes;
+  };
+  // From there on the other activations alone grow with the rows: x, y, u, c,
+  // the gradient of y, targets, weights and losses.
+  const int64_t others = (2 + 3 + 1 + 1) * 16 + 3;
+  const int64_t tile = kOutputTileRows;
+  EXPECT_EQ(bytes(*large, tile + 64, false) - bytes(*large, tile, false),
+            64 * others * 4);
+  EXPECT_EQ(bytes(*large, tile, false) - bytes(*large, tile - 64, false),
+            64 * (others + 4096) * 4);
+  EXPECT_EQ(bytes(*small, tile + 64, false) - bytes(*small, tile, false),
+            64 * (others + 64) * 4);
+  EXPECT_GT(bytes(*large, 1000, true), 1000 * 4096 * 4);
+
+  for (const int64_t rows : {1, 512, 1000}) {
+    std::vector<std::byte> memory(bytes(*large, rows, false) + kAlignment);
+    void* base = memory.data();
+    size_t space = memory.size();
+    std::align(kAlignment, 1, base, space);
+    const Activations a = LayOut(*large, {Mode::kTraining, rows, 1}, base);
+    EXPECT_FALSE(a.output);
+    EXPECT_EQ(a.output_tile.rows, std::min(rows, tile));
+    std::vector<std::pair<const void*, const void*>> ranges;
+    for (const Matrix<float>& view :
+         {a.output_tile, a.dlinear_input, a.hidden(), a.input,
+          Matrix<float>(a.target_weights, rows, 1),
+          Matrix<float>(a.row_losses, rows, 1)}) {
+      EXPECT_TRUE(view);
+      AddRange(view, ranges);
+    }
+    AddRange(Matrix<int32_t>(a.target_classes, rows, 1), ranges);
+    ExpectApart(ranges);
+    // Losses are read when the layers' scratch has been written.
+    EXPECT_LT(
+        a.row_losses,
+        std::get<SruActivations>(a.layers[0].cell).args.channel_partials.data);
+  }
 }
 
 TEST(LayOut, InferenceDoesNotGrowWithLayers) {

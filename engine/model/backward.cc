@@ -1,6 +1,8 @@
 #include <cstdint>
 #include <variant>
 
+#include "engine/model/loss.h"
+#include "engine/model/output.h"
 #include "engine/model/passes.h"
 #include "engine/model/transfer.h"
 #include "kernels/status.h"
@@ -13,7 +15,8 @@ namespace {
 class BackwardPass {
  public:
   BackwardPass(const PassContext& context, const GradientArgs& args)
-      : model_(context.model),
+      : context_(context),
+        model_(context.model),
         parameters_(context.parameters),
         weights_(context.weights),
         a_(context.activations),
@@ -24,7 +27,7 @@ class BackwardPass {
     RETURN_IF_ERROR(ZeroUnwritten());
     if (args_.want_dstate_in) RETURN_IF_ERROR(Zero(backend_, a_.dstate_in));
     const bool want_dinput = model_.takes_tokens() || args_.want_dfeatures;
-    ASSIGN_OR_RETURN(Matrix<float> drows, Output(args_.doutput));
+    ASSIGN_OR_RETURN(Matrix<float> drows, Output());
     if (model_.pools()) {
       ASSIGN_OR_RETURN(drows, Pool(drows));
     }
@@ -56,18 +59,38 @@ class BackwardPass {
     return mask ? backend_.Multiply(rows, mask) : absl::OkStatus();
   }
 
-  absl::StatusOr<Matrix<float>> Output(Matrix<float> dy) {
-    if (parameters_.output_weight == nullptr) return dy;
-    LinearBackwardArgs<float> args;
-    args.x = a_.features();
-    args.weight = MatrixView(weights_, parameters_.output_weight);
-    args.dy = dy;
-    args.dx = a_.dlinear_input;
-    args.dweight = MatrixView(args_.gradients, parameters_.output_weight);
-    args.dbias = VectorView(args_.gradients, parameters_.output_bias);
-    RETURN_IF_ERROR(backend_.LinearBackward(args));
+  absl::StatusOr<Matrix<float>> Output() {
+    RETURN_IF_ERROR(args_.loss != nullptr ? LossRows()
+                                          : OutputRows(0, args_.doutput));
+    if (parameters_.output_weight == nullptr) {
+      return args_.loss != nullptr ? a_.output : args_.doutput;
+    }
     RETURN_IF_ERROR(ApplyMask(a_.dlinear_input, a_.output_mask));
     return a_.dlinear_input;
+  }
+
+  // The gradient of a tile of the output is used before the next tile comes.
+  absl::Status LossRows() {
+    return ForEachOutputTile(
+        context_, [&](int64_t first, Matrix<float> tile) -> absl::Status {
+          RETURN_IF_ERROR(
+              args_.loss->OfRows(first, tile, /*want_gradient=*/true));
+          return OutputRows(first, tile);
+        });
+  }
+
+  // Of rows [first, first + dy.rows), after those before them.
+  absl::Status OutputRows(int64_t first, Matrix<float> dy) {
+    if (parameters_.output_weight == nullptr) return absl::OkStatus();
+    LinearBackwardArgs<float> args;
+    args.x = a_.features().row_range(first, dy.rows);
+    args.weight = MatrixView(weights_, parameters_.output_weight);
+    args.dy = dy;
+    args.dx = a_.dlinear_input.row_range(first, dy.rows);
+    args.dweight = MatrixView(args_.gradients, parameters_.output_weight);
+    args.dbias = VectorView(args_.gradients, parameters_.output_bias);
+    args.continues = first > 0;
+    return backend_.LinearBackward(args);
   }
 
   absl::StatusOr<Matrix<float>> Pool(Matrix<float> dy) {
@@ -157,6 +180,7 @@ class BackwardPass {
     return backend_.EmbeddingBackward(args);
   }
 
+  const PassContext& context_;
   const Model& model_;
   const ModelParameters& parameters_;
   const float* const weights_;

@@ -144,6 +144,29 @@ TEST_F(CudaExecutorTest, PartsGoOnFromCarriesInDeviceMemory) {
   }
 }
 
+TEST_F(CudaExecutorTest, GradientsOfATiledOutputAreTheCpus) {
+  const std::string textproto =
+      "input { token_embedding { vocabulary_size: 1030 embedding_size: 8 } } "
+      "blocks { sru { hidden_size: 8 num_layers: 1 } } output { linear { size: "
+      "1030 } } loss { kind: CROSS_ENTROPY }";
+  TestExecutor cpu(textproto), cuda(textproto, Device());
+  const SequenceBatch batch = RandomBatch(cpu.model(), {300, 0, 230}, 5);
+  Targets targets = RandomTargets(cpu.model(), batch, 6);
+  ForwardArgs args;
+  args.batch = &batch;
+  args.mode = Mode::kTraining;
+  // The second time as a recording, the third without weights.
+  for (int pass = 0; pass < 3; ++pass) {
+    if (pass == 2) targets.weights.clear();
+    cpu.Forward(args);
+    cuda.Forward(args);
+    double cpu_loss, cuda_loss;
+    const std::vector<float> expected = cpu.Gradients(targets, &cpu_loss);
+    EXPECT_LT(WorstError(cuda.Gradients(targets, &cuda_loss), expected), 1e-4);
+    EXPECT_NEAR(cuda_loss, cpu_loss, 1e-5 * cpu_loss);
+  }
+}
+
 TEST_F(CudaExecutorTest, GradientsAreTheCpus) {
   for (const char* textproto :
        {"input { token_embedding { vocabulary_size: 11 embedding_size: 6 } "

@@ -10,6 +10,7 @@
 #include "engine/model/loss.h"
 #include "engine/model/masks.h"
 #include "engine/model/not_finite_scan.h"
+#include "engine/model/output.h"
 #include "engine/model/passes.h"
 #include "engine/model/replay_cache.h"
 #include "engine/model/transfer.h"
@@ -35,8 +36,10 @@ class Executor::Impl {
   absl::Status PackProjections(Precision precision);
   absl::Status ReserveArena(int64_t bytes);
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
-  absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
-  absl::Status Backward(const BackwardArgs& args);
+  absl::StatusOr<LossResult> Loss(const Targets& targets);
+  absl::StatusOr<LossResult> LossAndBackward(const Targets& targets,
+                                             const BackwardArgs& args);
+  absl::Status Backward(Matrix<float> doutput, const BackwardArgs& args);
   absl::StatusOr<std::vector<NotFiniteSequence>> FindNotFinite(
       const Targets& targets);
 
@@ -45,8 +48,7 @@ class Executor::Impl {
   enum class Phase {
     kNothing,
     kOutput,       // of inference
-    kActivations,  // and the output
-    kGradient,     // activations, and the output's gradient in its place
+    kActivations,  // and the output, or all that it follows from
   };
 
   enum class Pass { kForward, kBackward };
@@ -56,7 +58,8 @@ class Executor::Impl {
   }
   absl::Status Prepare(const ForwardArgs& args);
   ReplayCache::Key PassKey(Pass pass) const;
-  absl::Status RunGradient(const GradientArgs& gradient);
+  absl::Status CheckBackward(const BackwardArgs& args) const;
+  absl::Status RunGradient(GradientArgs gradient, const BackwardArgs& args);
   absl::Status UploadBatch(const SequenceBatch& batch);
   absl::Status UploadState(absl::Span<const float> state, Matrix<float> to);
   absl::Status FillMasks(const ForwardArgs& args);
@@ -142,8 +145,7 @@ absl::Status Executor::Impl::ReserveArena(int64_t bytes) {
 absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
   const int64_t rows = args.batch->num_rows();
   const int64_t sequences = args.batch->num_sequences();
-  memory_ = {args.mode, rows, sequences, args.input_gradients,
-             packed_ != nullptr};
+  memory_ = {args.mode, rows, sequences, args.open_ends, packed_ != nullptr};
   const auto lay_out = [this](void* base) {
     a_ = LayOut(*model_, memory_, base, std::move(a_.layers));
   };
@@ -162,19 +164,32 @@ absl::Status Executor::Impl::Prepare(const ForwardArgs& args) {
 // What the operations of a pass follow from, besides model, weights and arena.
 ReplayCache::Key Executor::Impl::PassKey(Pass pass) const {
   return {static_cast<int64_t>(pass), static_cast<int64_t>(memory_.mode),
-          memory_.num_rows, memory_.num_sequences, memory_.input_gradients};
+          memory_.num_rows, memory_.num_sequences, memory_.open_ends};
 }
 
-absl::Status Executor::Impl::RunGradient(const GradientArgs& gradient) {
+absl::Status Executor::Impl::RunGradient(GradientArgs gradient,
+                                         const BackwardArgs& args) {
+  phase_ = Phase::kNothing;
+  if (!args.dstate.empty()) {
+    RETURN_IF_ERROR(UploadState(args.dstate, a_.dstate_out));
+  }
+  gradient.gradients = args.gradients;
+  gradient.has_dstate = !args.dstate.empty();
+  gradient.want_dstate_in = args.dstate_in != nullptr;
+  gradient.want_dfeatures = args.dfeatures != nullptr;
   ReplayCache::Key key = PassKey(Pass::kBackward);
   const auto add = [&key](int64_t value) { key.push_back(value); };
   add(reinterpret_cast<int64_t>(gradient.doutput.data));
   add(gradient.doutput.stride);
+  add(gradient.loss != nullptr && gradient.loss->has_weights());
   add(reinterpret_cast<int64_t>(gradient.gradients));
   add(gradient.has_dstate);
   add(gradient.want_dstate_in);
   add(gradient.want_dfeatures);
-  return replays_.Run(key, [&] { return RunBackward(Context(), gradient); });
+  RETURN_IF_ERROR(
+      replays_.Run(key, [&] { return RunBackward(Context(), gradient); }));
+  RETURN_IF_ERROR(DownloadTo(args.dfeatures, FeatureGradient(a_)));
+  return DownloadTo(args.dstate_in, a_.dstate_in);
 }
 
 absl::Status Executor::Impl::UploadBatch(const SequenceBatch& batch) {
@@ -207,49 +222,53 @@ absl::Status Executor::Impl::FillMasks(const ForwardArgs& args) {
              : GiveMasks(*model_, args.random, *args.masks, a_, backend_);
 }
 
-absl::StatusOr<LossResult> Executor::Impl::Loss(const Targets& targets,
-                                                bool want_gradient) {
-  const bool possible = phase_ == Phase::kActivations ||
-                        (phase_ == Phase::kOutput && !want_gradient);
-  if (!possible) {
-    return absl::FailedPreconditionError(
-        "Loss needs the output of a Forward, and for a gradient that of one "
-        "not in inference mode");
+absl::StatusOr<LossResult> Executor::Impl::Loss(const Targets& targets) {
+  if (phase_ == Phase::kNothing) {
+    return absl::FailedPreconditionError("Loss needs the output of a Forward");
   }
-  ASSIGN_OR_RETURN(const LossResult result,
-                   ComputeLoss(*model_, targets, want_gradient, a_, backend_));
-  if (want_gradient) phase_ = Phase::kGradient;
-  return result;
+  const LossPass loss(*model_, targets, a_, backend_);
+  RETURN_IF_ERROR(loss.Upload());
+  RETURN_IF_ERROR(
+      ForEachOutputTile(Context(), [&](int64_t first, Matrix<float> tile) {
+        return loss.OfRows(first, tile, /*want_gradient=*/false);
+      }));
+  return loss.Result();
 }
 
-absl::Status Executor::Impl::Backward(const BackwardArgs& args) {
-  const bool possible = phase_ == Phase::kGradient ||
-                        (phase_ == Phase::kActivations && args.doutput);
-  if (!possible) {
+absl::StatusOr<LossResult> Executor::Impl::LossAndBackward(
+    const Targets& targets, const BackwardArgs& args) {
+  RETURN_IF_ERROR(CheckBackward(args));
+  const LossPass loss(*model_, targets, a_, backend_);
+  RETURN_IF_ERROR(loss.Upload());
+  GradientArgs gradient;
+  gradient.loss = &loss;
+  RETURN_IF_ERROR(RunGradient(gradient, args));
+  return loss.Result();
+}
+
+absl::Status Executor::Impl::Backward(Matrix<float> doutput,
+                                      const BackwardArgs& args) {
+  RETURN_IF_ERROR(CheckBackward(args));
+  if (!memory_.open_ends) {
     return absl::FailedPreconditionError(
-        "Backward needs a Forward not in inference mode, and then doutput or a "
-        "Loss with its gradient");
-  }
-  const bool wants_input = !args.dstate.empty() || args.dstate_in != nullptr ||
-                           args.dfeatures != nullptr;
-  if (wants_input && !a_.dstate_in) {
-    return absl::FailedPreconditionError(
-        "Backward needs a Forward with input_gradients for gradients of state "
-        "and features");
-  }
-  phase_ = Phase::kNothing;
-  if (!args.dstate.empty()) {
-    RETURN_IF_ERROR(UploadState(args.dstate, a_.dstate_out));
+        "Backward from a gradient of the output needs a Forward with "
+        "open_ends");
   }
   GradientArgs gradient;
-  gradient.doutput = args.doutput ? args.doutput : a_.output;
-  gradient.gradients = args.gradients;
-  gradient.has_dstate = !args.dstate.empty();
-  gradient.want_dstate_in = args.dstate_in != nullptr;
-  gradient.want_dfeatures = args.dfeatures != nullptr;
-  RETURN_IF_ERROR(RunGradient(gradient));
-  RETURN_IF_ERROR(DownloadTo(args.dfeatures, FeatureGradient(a_)));
-  return DownloadTo(args.dstate_in, a_.dstate_in);
+  gradient.doutput = doutput;
+  return RunGradient(gradient, args);
+}
+
+absl::Status Executor::Impl::CheckBackward(const BackwardArgs& args) const {
+  if (phase_ != Phase::kActivations) {
+    return absl::FailedPreconditionError(
+        "gradients need a Forward not in inference mode");
+  }
+  const bool open = !args.dstate.empty() || args.dstate_in != nullptr ||
+                    args.dfeatures != nullptr;
+  if (!open || memory_.open_ends) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "gradients of state and features need a Forward with open_ends");
 }
 
 absl::StatusOr<std::vector<NotFiniteSequence>> Executor::Impl::FindNotFinite(
@@ -258,11 +277,11 @@ absl::StatusOr<std::vector<NotFiniteSequence>> Executor::Impl::FindNotFinite(
     return absl::FailedPreconditionError(
         "FindNotFinite needs a Forward not in inference mode");
   }
-  RETURN_IF_ERROR(Loss(targets, /*want_gradient=*/false).status());
+  RETURN_IF_ERROR(Loss(targets).status());
   std::vector<int64_t> cu_seqlens(a_.num_sequences + 1);
   RETURN_IF_ERROR(
       Download<int64_t>(backend_, absl::MakeSpan(cu_seqlens), a_.cu_seqlens));
-  return ScanActivations(*model_, cu_seqlens, a_, backend_);
+  return ScanActivations(Context(), cu_seqlens);
 }
 
 // Nothing if `host` is null.
@@ -314,13 +333,18 @@ absl::StatusOr<ForwardResult> Executor::Forward(const ForwardArgs& args) {
   return impl_->Forward(args);
 }
 
-absl::StatusOr<LossResult> Executor::Loss(const Targets& targets,
-                                          bool want_gradient) {
-  return impl_->Loss(targets, want_gradient);
+absl::StatusOr<LossResult> Executor::Loss(const Targets& targets) {
+  return impl_->Loss(targets);
 }
 
-absl::Status Executor::Backward(const BackwardArgs& args) {
-  return impl_->Backward(args);
+absl::StatusOr<LossResult> Executor::LossAndBackward(const Targets& targets,
+                                                     const BackwardArgs& args) {
+  return impl_->LossAndBackward(targets, args);
+}
+
+absl::Status Executor::Backward(Matrix<float> doutput,
+                                const BackwardArgs& args) {
+  return impl_->Backward(doutput, args);
 }
 
 absl::StatusOr<std::vector<NotFiniteSequence>> Executor::FindNotFinite(

@@ -49,15 +49,20 @@ struct ForwardArgs {
   // Is called, if given, before the layers with the state in device memory,
   // where it may put other rows in the place of those of `state`.
   std::function<absl::Status(Matrix<float> state)> place_state;
-  // Backward will be given a dstate, or asked for dstate_in or dfeatures.
-  bool input_gradients = false;
+  // The ends of the pass are the caller's: it reads the output, or gives
+  // Backward gradients of output and state, or asks for those of state and
+  // features. In training, whose loss is ours, there is no memory for any of
+  // that. At inference the output always is there.
+  bool open_ends = false;
   RandomContext random;
   const std::vector<LayerMasks>* masks = nullptr;  // one a layer
 };
 
 // Device memory, valid until the executor's next Forward.
 struct ForwardResult {
-  Matrix<float> output;  // [R, O]; logits of the linear output if there is one
+  // [R, O]; logits of the linear output if there is one; absent if there is one
+  // and ForwardArgs say nothing of reading it.
+  Matrix<float> output;
   Matrix<float> hidden;  // [N, C] rows of the last layer
   Matrix<float> state;   // after the batch; of ForwardArgs::state's size
 };
@@ -65,15 +70,10 @@ struct ForwardResult {
 struct LossResult {
   double loss = 0;    // sum over rows of weight * loss, in row order
   double weight = 0;  // sum of the weights of rows that count
-  // Weight of rows whose arg-max is right: cross-entropy without gradient.
-  double correct = 0;
 };
 
 struct BackwardArgs {
-  // Gradient on output, device [R, O], may be overwritten; absent: what Loss
-  // left there.
-  Matrix<float> doutput;
-  // These three need ForwardArgs::input_gradients.
+  // These three need ForwardArgs::open_ends.
   absl::Span<const float>
       dstate;  // host [B, state_size], on the state after; empty = zeros
   // Wanted, host; null = not wanted.
@@ -109,8 +109,8 @@ class Executor {
       const Model& model,
       absl::FunctionRef<int64_t(const ProjectionShape&)> bytes_of);
 
-  // Bytes of the arena for a batch of this shape, without input_gradients: a
-  // closed formula, what Forward, Loss and Backward really use. `packed`: the
+  // Bytes of the arena for a batch of this shape, without open_ends: a closed
+  // formula, what Forward, Loss and Backward really use. `packed`: the
   // executor has packed projections.
   static int64_t ArenaBytes(const Model& model, Mode mode, int64_t num_rows,
                             int64_t num_sequences, bool packed = false);
@@ -122,11 +122,16 @@ class Executor {
   // nothing is allocated on the device.
   absl::StatusOr<ForwardResult> Forward(const ForwardArgs& args);
   // Of the last Forward; sizes of `targets` are checked, values are not
-  // (Model::CheckTargets). With `want_gradient` the output is overwritten by
-  // its gradient: the derivative of the loss sum, not divided by anything.
-  absl::StatusOr<LossResult> Loss(const Targets& targets, bool want_gradient);
-  // Of the last Forward, once.
-  absl::Status Backward(const BackwardArgs& args);
+  // (Model::CheckTargets).
+  absl::StatusOr<LossResult> Loss(const Targets& targets);
+  // The same with its gradients: the derivatives of the loss sum, not divided
+  // by anything. Of the last Forward, once. Large outputs are taken in tiles of
+  // rows, from the linear layer to its gradients (OutputTileRows).
+  absl::StatusOr<LossResult> LossAndBackward(const Targets& targets,
+                                             const BackwardArgs& args);
+  // Gradients from the one on the output, device [R, O], which may be
+  // overwritten. Of the last Forward, with open_ends, once.
+  absl::Status Backward(Matrix<float> doutput, const BackwardArgs& args);
 
   // Of the last Forward, in training: which sequences have a loss or a state
   // after that is not finite, ascending, and where that begins.

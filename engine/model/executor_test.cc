@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/activations.h"
 #include "engine/model/executor_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/precision.h"
+#include "kernels/tensor.h"
 
 namespace recurve {
 namespace {
@@ -41,6 +44,7 @@ ForwardArgs Args(const SequenceBatch& batch, Mode mode = Mode::kInference) {
   ForwardArgs args;
   args.batch = &batch;
   args.mode = mode;
+  args.open_ends = mode != Mode::kInference;  // tests read the output
   return args;
 }
 
@@ -275,9 +279,6 @@ LossResult CrossEntropy(const std::vector<float>& logits, int64_t cols,
     const double weight = targets.weights.empty() ? 1 : targets.weights[r];
     result.loss += weight * (std::log(sum) - row[targets.classes[r]]);
     result.weight += weight;
-    if (std::max_element(row, row + cols) - row == targets.classes[r]) {
-      result.correct += weight;
-    }
   }
   return result;
 }
@@ -292,12 +293,10 @@ TEST(Executor, CrossEntropyCountsWhatIsToBeCounted) {
   for (const Targets& targets : {weighted, plain}) {
     const std::vector<float> logits = e.Output(Args(batch));
     const LossResult expected = CrossEntropy(logits, 7, targets, -1);
-    const auto loss = e.executor().Loss(targets, false);
+    const auto loss = e.executor().Loss(targets);
     ASSERT_TRUE(loss.ok()) << loss.status();
     EXPECT_NEAR(loss->loss, expected.loss, 1e-4);
     EXPECT_DOUBLE_EQ(loss->weight, expected.weight);
-    EXPECT_DOUBLE_EQ(loss->correct, expected.correct);
-    EXPECT_GT(loss->correct, 0);
   }
 }
 
@@ -311,7 +310,7 @@ TEST(Executor, SquaredErrorIsTheMeanOverColumns) {
     const double d = output[i] - targets.values[i];
     expected += targets.weights[i / 3] * d * d / 3;
   }
-  const auto loss = e.executor().Loss(targets, false);
+  const auto loss = e.executor().Loss(targets);
   ASSERT_TRUE(loss.ok()) << loss.status();
   EXPECT_NEAR(loss->loss, expected, 1e-5);
 }
@@ -334,22 +333,38 @@ TEST(Executor, StepsOutOfOrderAreRefused) {
   const SequenceBatch batch = RandomBatch(e.model(), {3}, 1);
   const Targets targets = RandomTargets(e.model(), batch, 2);
   std::vector<float> gradients(e.model().parameters().buffer_size());
-  BackwardArgs backward;
-  backward.gradients = gradients.data();
+  std::vector<float> doutput(3 * e.model().output_size());
+  const Matrix<float> given(doutput.data(), 3, e.model().output_size());
+  BackwardArgs args;
+  args.gradients = gradients.data();
+  const auto loss = [&] {
+    return e.executor().LossAndBackward(targets, args).status();
+  };
+  const auto backward = [&] { return e.executor().Backward(given, args); };
   const auto refused = [](const absl::Status& status) {
     return status.code() == absl::StatusCode::kFailedPrecondition;
   };
-  EXPECT_TRUE(refused(e.executor().Loss(targets, false).status()));
-  EXPECT_TRUE(refused(e.executor().Backward(backward)));
+  EXPECT_TRUE(refused(e.executor().Loss(targets).status()));
+  EXPECT_TRUE(refused(loss()));
+  EXPECT_TRUE(refused(backward()));
   e.Forward(Args(batch));
-  EXPECT_TRUE(refused(e.executor().Loss(targets, true).status()));
-  EXPECT_TRUE(e.executor().Loss(targets, false).ok());
+  EXPECT_TRUE(refused(loss()));
+  EXPECT_TRUE(refused(backward()));
+  EXPECT_TRUE(e.executor().Loss(targets).ok());
   e.Forward(Args(batch, Mode::kGradients));
-  EXPECT_TRUE(refused(e.executor().Backward(backward)));
-  EXPECT_TRUE(e.executor().Loss(targets, true).ok());
-  EXPECT_TRUE(refused(e.executor().Loss(targets, true).status()));
-  EXPECT_TRUE(e.executor().Backward(backward).ok());
-  EXPECT_TRUE(refused(e.executor().Backward(backward)));
+  EXPECT_TRUE(loss().ok());
+  EXPECT_TRUE(refused(loss()));
+  EXPECT_TRUE(refused(backward()));
+  EXPECT_TRUE(refused(e.executor().Loss(targets).status()));
+  ForwardArgs forward = Args(batch, Mode::kGradients);
+  e.Forward(forward);
+  EXPECT_TRUE(backward().ok());
+  EXPECT_TRUE(refused(backward()));
+  forward.open_ends = false;  // has no output
+  EXPECT_FALSE(e.Forward(forward).output);
+  EXPECT_TRUE(refused(backward()));
+  EXPECT_TRUE(e.executor().Loss(targets).ok());
+  EXPECT_TRUE(loss().ok());
 }
 
 TEST(Executor, SizesThatDoNotFitAreRefused) {
@@ -376,7 +391,7 @@ TEST(Executor, SizesThatDoNotFitAreRefused) {
   EXPECT_THAT(message(args), HasSubstr("masks of 3 layers"));
 
   e.Forward(Args(batch));
-  EXPECT_THAT(e.executor().Loss(Targets(), false).status().message(),
+  EXPECT_THAT(e.executor().Loss(Targets()).status().message(),
               HasSubstr("do not fit the 3 rows"));
 }
 
@@ -394,24 +409,108 @@ TEST(Executor, StateGradientGoesThrough) {
   e.SetParameters(parameters);
   const SequenceBatch batch = RandomBatch(e.model(), {6, 2}, 1);
   ForwardArgs forward = Args(batch, Mode::kGradients);
-  forward.input_gradients = true;
   e.Forward(forward);
   std::vector<float> output(8 * 5, 0.0f), gradients(parameters.size());
   std::vector<float> dstate(10), dstate_in, dfeatures;
   for (int i = 0; i < 10; ++i) dstate[i] = i;
+  const Matrix<float> doutput(output.data(), 8, 5);
   BackwardArgs args;
-  args.doutput = {output.data(), 8, 5};
   args.dstate = dstate;
   args.gradients = gradients.data();
   args.dstate_in = &dstate_in;
   args.dfeatures = &dfeatures;
-  ASSERT_TRUE(e.executor().Backward(args).ok());
+  ASSERT_TRUE(e.executor().Backward(doutput, args).ok());
   EXPECT_EQ(dstate_in, dstate);
   EXPECT_EQ(dfeatures, std::vector<float>(8 * 4, 0.0f));
 
-  e.Forward(Args(batch, Mode::kGradients));  // has no memory for them
-  EXPECT_TRUE(absl::IsFailedPrecondition(e.executor().Backward(args)));
+  forward.open_ends = false;  // has no memory for them
+  e.Forward(forward);
+  EXPECT_TRUE(absl::IsFailedPrecondition(e.executor().Backward(doutput, args)));
+  Targets targets = RandomTargets(e.model(), batch, 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      e.executor().LossAndBackward(targets, args).status()));
 }
+
+// --- Outputs that are taken in tiles of rows ---
+
+struct TiledCase {
+  const char* name;
+  const char* config;
+};
+
+const TiledCase kTiledCases[] = {
+    {"LanguageModel", R"(
+      input { token_embedding { vocabulary_size: 1100 embedding_size: 9 } }
+      blocks { sru { hidden_size: 9 num_layers: 1 } }
+      output { dropout: 0.3 linear { size: 1100 } }
+      loss { kind: CROSS_ENTROPY })"},
+    {"TiedWithoutBias", R"(
+      input { token_embedding { vocabulary_size: 1030 embedding_size: 10 } }
+      blocks { qrnn { hidden_size: 10 num_layers: 1 } }
+      output { linear { size: 1030 tied: true bias: false } }
+      loss { kind: CROSS_ENTROPY })"},
+    {"SquaredError", R"(
+      input { features { size: 5 } }
+      blocks { sru { hidden_size: 6 num_layers: 1 } }
+      output { linear { size: 1025 } }
+      loss { kind: MEAN_SQUARED_ERROR })"},
+};
+
+class TiledOutput : public testing::TestWithParam<TiledCase> {
+ protected:
+  struct Result {
+    double loss, loss_alone;
+    std::vector<float> gradients;
+
+    friend bool operator==(const Result&, const Result&) = default;
+  };
+
+  // A pass of two sequences in training, its output whole or in tiles.
+  Result Run(int64_t rows, bool whole, int threads = 2,
+             Precision products = Precision::kFloat32) {
+    TestExecutor e(GetParam().config, CreateCpuBackend(threads, products));
+    const SequenceBatch batch =
+        RandomBatch(e.model(), {rows / 3, rows - rows / 3}, 1);
+    const Targets targets = RandomTargets(e.model(), batch, 2);
+    ForwardArgs args = Args(batch, Mode::kTraining);
+    args.open_ends = whole;
+    EXPECT_EQ(static_cast<bool>(e.Forward(args).output), whole);
+    Result result;
+    result.loss_alone = e.executor().Loss(targets).value().loss;
+    result.gradients = e.Gradients(targets, &result.loss);
+    return result;
+  }
+};
+
+// The sums over a block's rows go on from tile to tile.
+TEST_P(TiledOutput, HasTheBitsOfTheWhole) {
+  for (const int64_t rows :
+       {int64_t{0}, int64_t{1}, kOutputTileRows - 1, kOutputTileRows,
+        kOutputTileRows + 1, 2 * kOutputTileRows, kRowBlock}) {
+    const Result tiles = Run(rows, /*whole=*/false);
+    EXPECT_EQ(tiles, Run(rows, /*whole=*/true)) << rows;
+    EXPECT_EQ(tiles.loss, tiles.loss_alone);
+    EXPECT_EQ(tiles.loss > 0, rows > 0);
+  }
+  EXPECT_EQ(Run(1000, false, 2, Precision::kBfloat16),
+            Run(1000, true, 2, Precision::kBfloat16));
+}
+
+TEST_P(TiledOutput, OfMoreRowsThanABlockHasOneChainOfSums) {
+  const int64_t rows = 2 * kRowBlock + 100;
+  const Result tiles = Run(rows, false);
+  EXPECT_EQ(tiles, Run(rows, false, /*threads=*/3));
+  const Result whole = Run(rows, true);
+  EXPECT_EQ(tiles.loss, whole.loss);
+  for (size_t i = 0; i < whole.gradients.size(); ++i) {
+    ASSERT_NEAR(tiles.gradients[i], whole.gradients[i],
+                1e-5 * (1 + std::abs(whole.gradients[i])))
+        << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TiledOutput, testing::ValuesIn(kTiledCases),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace recurve

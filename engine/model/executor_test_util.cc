@@ -77,8 +77,8 @@ std::vector<float> TestExecutor::Output(const ForwardArgs& args) {
   return ToHost(Forward(args).output);
 }
 
-std::vector<float> TestExecutor::Gradients(const Targets& targets) {
-  Require(executor_->Loss(targets, /*want_gradient=*/true).status());
+std::vector<float> TestExecutor::Gradients(const Targets& targets,
+                                           double* loss) {
   BackwardArgs args;
   args.gradients = static_cast<float*>(gradients_->data());
   // Everything must be overwritten.
@@ -86,7 +86,8 @@ std::vector<float> TestExecutor::Gradients(const Targets& targets) {
   const std::vector<float> garbage(count, 123.0f);
   Require(backend_->Upload(gradients_->data(), garbage.data(),
                            count * sizeof(float)));
-  Require(executor_->Backward(args));
+  const LossResult result = Require(executor_->LossAndBackward(targets, args));
+  if (loss != nullptr) *loss = result.loss;
   return ToHost(Matrix<const float>(args.gradients, 1, count));
 }
 

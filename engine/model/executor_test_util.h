@@ -35,8 +35,9 @@ class TestExecutor {
   ForwardResult Forward(const ForwardArgs& args);
   // The output of a forward pass.
   std::vector<float> Output(const ForwardArgs& args);
-  // Gradients of all parameters, of the loss of the last Forward.
-  std::vector<float> Gradients(const Targets& targets);
+  // Gradients of all parameters, of the loss of the last Forward, which `loss`
+  // gets if given.
+  std::vector<float> Gradients(const Targets& targets, double* loss = nullptr);
 
  private:
   std::unique_ptr<Backend> backend_;

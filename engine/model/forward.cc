@@ -1,6 +1,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/model/output.h"
 #include "engine/model/passes.h"
 #include "kernels/status.h"
 
@@ -10,7 +11,8 @@ namespace {
 class ForwardPass {
  public:
   explicit ForwardPass(const PassContext& context)
-      : model_(context.model),
+      : context_(context),
+        model_(context.model),
         parameters_(context.parameters),
         weights_(context.weights),
         a_(context.activations),
@@ -72,14 +74,10 @@ class ForwardPass {
   absl::Status Output() {
     if (parameters_.output_weight == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(ApplyMask(a_.features(), a_.output_mask));
-    LinearForwardArgs<float> args;
-    args.x = a_.features();
-    args.weight = MatrixView(weights_, parameters_.output_weight);
-    args.bias = VectorView(weights_, parameters_.output_bias);
-    args.y = a_.output;
-    return backend_.LinearForward(args);
+    return a_.output ? ComputeOutput(context_, 0, a_.output) : absl::OkStatus();
   }
 
+  const PassContext& context_;
   const Model& model_;
   const ModelParameters& parameters_;
   const float* const weights_;

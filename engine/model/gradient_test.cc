@@ -79,7 +79,7 @@ class GradientTest : public testing::TestWithParam<Case> {
     args.mode = Mode::kTraining;
     args.random.seed = 5;
     e_.Forward(args);
-    const auto loss = e_.executor().Loss(targets_, /*want_gradient=*/false);
+    const auto loss = e_.executor().Loss(targets_);
     EXPECT_TRUE(loss.ok()) << loss.status();
     return loss->loss;
   }

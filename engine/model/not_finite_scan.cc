@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "engine/base/finite.h"
+#include "engine/model/output.h"
+#include "engine/model/passes.h"
 #include "engine/model/transfer.h"
 #include "kernels/status.h"
 
@@ -12,13 +14,14 @@ namespace {
 
 class ActivationScan {
  public:
-  ActivationScan(const Model& model, const std::vector<int64_t>& cu_seqlens,
-                 const Activations& activations, Backend& backend)
-      : model_(model),
-        places_(model),
+  ActivationScan(const PassContext& context,
+                 const std::vector<int64_t>& cu_seqlens)
+      : context_(context),
+        model_(context.model),
+        places_(model_),
         cu_seqlens_(cu_seqlens),
-        a_(activations),
-        backend_(backend) {}
+        a_(context.activations),
+        backend_(context.backend) {}
 
   absl::StatusOr<std::vector<NotFiniteSequence>> Run() {
     RETURN_IF_ERROR(FindSequences());
@@ -28,7 +31,10 @@ class ActivationScan {
       RETURN_IF_ERROR(ScanLayer(l));
     }
     RETURN_IF_ERROR(Scan(a_.pooled, RowsOf::kSequences, places_.pooling()));
-    RETURN_IF_ERROR(Scan(a_.output, output_rows(), places_.output()));
+    RETURN_IF_ERROR(
+        ForEachOutputTile(context_, [&](int64_t first, Matrix<float> tile) {
+          return Scan(tile, output_rows(), places_.output(), first);
+        }));
     return found_;
   }
 
@@ -64,27 +70,32 @@ class ActivationScan {
     return Scan(layer.y, RowsOf::kSteps, place);
   }
 
-  // Absent rows, and sequences that are not finite at an earlier place, are
-  // passed over.
-  absl::Status Scan(Matrix<float> rows, RowsOf rows_of, int place) {
+  // `rows` are those from `first` on. Absent ones, and sequences that are not
+  // finite at an earlier place, are passed over.
+  absl::Status Scan(Matrix<float> rows, RowsOf rows_of, int place,
+                    int64_t first = 0) {
     if (!rows) return absl::OkStatus();
     std::vector<float> host;
     RETURN_IF_ERROR(Read(rows, host));
     for (NotFiniteSequence& found : found_) {
       if (found.place > place &&
-          !RowsAreFinite(host, rows_of, rows.cols, found.sequence)) {
+          !RowsAreFinite(host, rows_of, rows.cols, found.sequence, first)) {
         found.place = place;
       }
     }
     return absl::OkStatus();
   }
 
-  // The rows of sequence b.
+  // The rows of sequence b among those in `host`, from `first` on.
   bool RowsAreFinite(const std::vector<float>& host, RowsOf rows_of,
-                     int64_t cols, int64_t b) const {
+                     int64_t cols, int64_t b, int64_t first = 0) const {
     const bool steps = rows_of == RowsOf::kSteps;
-    const int64_t begin = steps ? cu_seqlens_[b] : b;
-    const int64_t end = steps ? cu_seqlens_[b + 1] : b + 1;
+    const int64_t rows = static_cast<int64_t>(host.size()) / cols;
+    const auto in_host = [&](int64_t row) {
+      return std::clamp<int64_t>(row - first, 0, rows);
+    };
+    const int64_t begin = in_host(steps ? cu_seqlens_[b] : b);
+    const int64_t end = in_host(steps ? cu_seqlens_[b + 1] : b + 1);
     return AllFinite({host.data() + begin * cols,
                       static_cast<size_t>((end - begin) * cols)});
   }
@@ -102,6 +113,7 @@ class ActivationScan {
     return absl::OkStatus();
   }
 
+  const PassContext& context_;
   const Model& model_;
   const Places places_;
   const std::vector<int64_t>& cu_seqlens_;
@@ -113,9 +125,8 @@ class ActivationScan {
 }  // namespace
 
 absl::StatusOr<std::vector<NotFiniteSequence>> ScanActivations(
-    const Model& model, const std::vector<int64_t>& cu_seqlens,
-    const Activations& activations, Backend& backend) {
-  return ActivationScan(model, cu_seqlens, activations, backend).Run();
+    const PassContext& context, const std::vector<int64_t>& cu_seqlens) {
+  return ActivationScan(context, cu_seqlens).Run();
 }
 
 absl::StatusOr<std::optional<int>> ScanGradients(const Model& model,

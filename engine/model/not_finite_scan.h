@@ -9,19 +9,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/model/activations.h"
 #include "engine/model/model.h"
 #include "engine/model/places.h"
 #include "kernels/backend.h"
 
 namespace recurve {
 
+struct PassContext;
+
 // Of each sequence whose loss or state after is not finite: the first place, in
 // forward order, where a number is not. Activations as a forward pass in
 // training mode and the loss, without its gradient, leave them.
 absl::StatusOr<std::vector<NotFiniteSequence>> ScanActivations(
-    const Model& model, const std::vector<int64_t>& cu_seqlens,
-    const Activations& activations, Backend& backend);
+    const PassContext& context, const std::vector<int64_t>& cu_seqlens);
 
 // The first place, in backward order, that has a parameter with a gradient that
 // is not finite; none if all are finite. `gradients`: device memory, numbers

@@ -1,5 +1,6 @@
 #include "engine/model/not_finite_scan.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
@@ -90,6 +91,41 @@ TEST(NotFiniteScan, NamesTheFirstPlaceInForwardOrder) {
   EXPECT_THAT(Find("blocks.1.layers.0.projection", 0, 1),
               everywhere("blocks[1].layer 0"));
   EXPECT_THAT(Find("output.weight", 0, 1), everywhere("output"));
+}
+
+// Of an output that is there in tiles.
+TEST(NotFiniteScan, FindsTheRowsOfAnyTile) {
+  TestExecutor test(
+      "input { features { size: 1 } } blocks { sru { hidden_size: 1 "
+      "num_layers: 1 } } output { linear { size: 1100 bias: false } } "
+      "loss { kind: MEAN_SQUARED_ERROR }");
+  // Only where a row is not 0 the weight makes it too large.
+  auto parameters = test.parameters();
+  const Parameter* weight = test.model().parameters().Find("output.weight");
+  ASSERT_NE(weight, nullptr);
+  parameters[weight->offset + 1099] = 3e38f;
+  test.SetParameters(parameters);
+  SequenceBatch batch = RandomBatch(test.model(), {500, 20, 0, 400, 20}, 1);
+  std::fill(batch.features.begin(), batch.features.end(), 0.0f);
+  ForwardArgs forward;
+  forward.batch = &batch;
+  forward.mode = Mode::kTraining;
+  Targets targets;
+  targets.values.assign(940 * 1100, 0.0f);
+  const auto find = [&] {
+    test.Forward(forward);
+    const auto found = test.executor().FindNotFinite(targets);
+    EXPECT_TRUE(found.ok()) << found.status();
+    std::vector<std::string> texts;
+    for (const auto& sequence : *found) {
+      texts.push_back(Text(test.model(), sequence));
+    }
+    return texts;
+  };
+  EXPECT_THAT(find(), IsEmpty());
+  batch.features[519] = 100.0f;  // in the second tile, the sequence in two
+  batch.features[939] = 100.0f;
+  EXPECT_THAT(find(), ElementsAre("1: output", "4: output"));
 }
 
 TEST(NotFiniteScan, AHugeTargetIsFoundInTheLoss) {

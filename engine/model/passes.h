@@ -27,20 +27,26 @@ struct PassContext {
 // the activations, before the passes.
 void BindWeights(const PassContext& context);
 
-// From batch, state and masks, which are there already, to output and state.
+// From batch, state and masks, which are there already, to state and output, or
+// to its features where it is taken in tiles (output.h).
 // Like RunBackward it only issues operations of the backend, which its
 // arguments determine.
 absl::Status RunForward(const PassContext& context);
 
+class LossPass;
+
 struct GradientArgs {
-  Matrix<float> doutput;       // [R, O]; may be overwritten
+  // One of the two: the gradient on the output [R, O], which may be
+  // overwritten, or the loss, uploaded, whose gradient that is.
+  Matrix<float> doutput;
+  const LossPass* loss = nullptr;
   float* gradients = nullptr;  // device; parameters nobody writes are zero
   bool has_dstate = false;     // dstate_out is there
   bool want_dstate_in = false;
   bool want_dfeatures = false;
 };
 
-// After RunForward on activations that are kept.
+// After RunForward on activations that are kept. The loss has its result then.
 absl::Status RunBackward(const PassContext& context, const GradientArgs& args);
 
 // Where RunBackward leaves the gradient of the given features [N, I], if it is

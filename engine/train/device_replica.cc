@@ -125,8 +125,10 @@ absl::Status DeviceReplica::ComputeMicroBatch(const CallWork& work,
   ASSIGN_OR_RETURN(const ForwardResult result, Forward(work, sequences));
   ASSIGN_OR_RETURN(const bool states_are_finite,
                    DownloadStates(sequences, result.state, work));
+  BackwardArgs backward;
+  backward.gradients = gradients;
   ASSIGN_OR_RETURN(const LossResult loss,
-                   executor_->Loss(micro_batch_.targets, true));
+                   executor_->LossAndBackward(micro_batch_.targets, backward));
   work.losses[index] = loss;
   if (!states_are_finite || !std::isfinite(loss.loss)) {
     work.outcomes[index] = Outcome::kNotFinite;
@@ -134,9 +136,6 @@ absl::Status DeviceReplica::ComputeMicroBatch(const CallWork& work,
     return absl::OkStatus();
   }
   work.outcomes[index] = Outcome::kFinite;
-  BackwardArgs backward;
-  backward.gradients = gradients;
-  RETURN_IF_ERROR(executor_->Backward(backward));
   rows_ += micro_batch_.batch.num_rows();
   worker_.AddRows(micro_batch_.batch.num_rows());
   return absl::OkStatus();

@@ -64,10 +64,10 @@ absl::Status DeviceReplica::DiagnoseGradient(
 absl::StatusOr<std::optional<int>> DeviceReplica::FirstInGradient(
     const CallWork& work, Range sequences) {
   RETURN_IF_ERROR(Forward(work, sequences).status());
-  RETURN_IF_ERROR(executor_->Loss(micro_batch_.targets, true).status());
   BackwardArgs backward;
   backward.gradients = gradients_[0].data();
-  RETURN_IF_ERROR(executor_->Backward(backward));
+  RETURN_IF_ERROR(
+      executor_->LossAndBackward(micro_batch_.targets, backward).status());
   return ScanGradients(*model_, backend_, gradients_[0].data(), 0, count());
 }
 

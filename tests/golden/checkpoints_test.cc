@@ -90,8 +90,8 @@ class CheckpointsTest : public testing::TestWithParam<Reference> {
       const auto begin = tokens.begin() + first;
       const int64_t rows = std::min(chunk_rows, count - first);
       Forward({{0, rows}, {begin, begin + rows}, {}});
-      const auto loss = executor_->Loss({{begin + 1, begin + rows + 1}, {}, {}},
-                                        /*want_gradient=*/false);
+      const auto loss =
+          executor_->Loss({{begin + 1, begin + rows + 1}, {}, {}});
       EXPECT_TRUE(loss.ok()) << loss.status();
       total.loss += loss->loss;
       total.weight += loss->weight;

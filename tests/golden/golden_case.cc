@@ -125,7 +125,7 @@ class CaseRun {
     args.batch = &batch_;
     args.state = state_;
     args.mode = config_.training ? Mode::kTraining : Mode::kGradients;
-    args.input_gradients = true;
+    args.open_ends = true;
     if (config_.training) args.masks = &masks_;
     ASSIGN_OR_RETURN(const ForwardResult result, executor_->Forward(args));
     ASSIGN_OR_RETURN(output_, ToHost(backend_, result.output));
@@ -250,13 +250,13 @@ class CaseRun {
         states_->ToState(state_loss_weight_, ReturnedStacking());
     std::vector<float> dfeatures, dstate_in;
     BackwardArgs args;
-    args.doutput = {static_cast<float*>(doutput->data()), batch_.num_rows(),
-                    channels()};
     args.dstate = dstate;
     args.gradients = static_cast<float*>(gradients_->data());
     args.dfeatures = &dfeatures;
     args.dstate_in = &dstate_in;
-    RETURN_IF_ERROR(executor_->Backward(args));
+    RETURN_IF_ERROR(executor_->Backward(
+        {static_cast<float*>(doutput->data()), batch_.num_rows(), channels()},
+        args));
     RETURN_IF_ERROR(AddGradients(grid));
     RETURN_IF_ERROR(CompareGradient(
         TensorName("grad.input", call), GridShape(call, config_.input_size),

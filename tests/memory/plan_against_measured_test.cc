@@ -61,6 +61,8 @@ std::vector<NamedModel> Models() {
            "blocks { sru { hidden_size: 64 dropout: 0.5 rnn_dropout: "
            "0.5 } } output { dropout: 0.4 linear { size: 50 } }" +
            classes},
+      {"large vocabulary", tokens + "} blocks { sru { hidden_size: 40 } }" +
+                               linear(1100) + classes},
       {"tied embedding",
        tokens +
            "} blocks { sru { hidden_size: 40 num_layers: 3 } } output { "
@@ -194,16 +196,16 @@ PassRun RunPass(std::shared_ptr<const Model> model, const Pass& pass,
   forward.mode = pass.mode;
   forward.random.positions = positions;
   Must(executor->Forward(forward).status());
-  const LossResult loss =
-      Must(executor->Loss(call.targets, pass.mode != Mode::kInference));
   PassRun run;
-  run.results = {static_cast<float>(loss.loss)};
-  if (pass.mode != Mode::kInference) {
+  if (pass.mode == Mode::kInference) {
+    const LossResult loss = Must(executor->Loss(call.targets));
+    run.results = {static_cast<float>(loss.loss)};
+  } else {
     const auto other = CreateCpuBackend(1);
     const auto gradients = Must(other->Allocate(bytes));
     BackwardArgs backward;
     backward.gradients = static_cast<float*>(gradients->data());
-    Must(executor->Backward(backward));
+    Must(executor->LossAndBackward(call.targets, backward).status());
     run.results.resize(parameters.size());
     Must(other->Download(run.results.data(), gradients->data(), bytes));
   }
