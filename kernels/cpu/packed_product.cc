@@ -161,11 +161,12 @@ void MultiplyNarrow(const NarrowRows& x, const PackedColumns& w,
   }
 }
 
-// A chunk of rows, by parts of w that stay in cache while all rows'
-// tiles walk over them.
+// A chunk of rows, by parts of w that stay in the second-level cache, beside
+// the rows and the product, while all rows' tiles walk over them: in one of
+// 512 KiB too.
 void MultiplyChunk(Matrix<const float> x, const PackedColumns& w,
                    const float* bias, Matrix<float> u, DotProducts how) {
-  constexpr int64_t kPartBytes = 512 << 10;
+  constexpr int64_t kPartBytes = 128 << 10;
   const int64_t panel_bytes = PanelWords(w.precision, w.depth) * kWordBytes;
   const int64_t part_cols =
       std::max<int64_t>(1, kPartBytes / panel_bytes) * kColumnUnit;
