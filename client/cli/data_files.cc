@@ -60,6 +60,16 @@ absl::StatusOr<UploadedFile> UploadFile(Client& client,
   return uploaded;
 }
 
+absl::Status WithUploadedFile(
+    Client& client, const std::string& path,
+    absl::FunctionRef<absl::Status(const std::string& dataset)> use) {
+  const auto uploaded = UploadFile(client, path);
+  if (!uploaded.ok()) return uploaded.status();
+  absl::Status used = use(uploaded->dataset);
+  if (!uploaded->existed) (void)client.DeleteDataset(uploaded->dataset);
+  return used;
+}
+
 absl::StatusOr<v1::TrainSpec> ReadTrainSpec(Client& client,
                                             const std::string& path) {
   v1::TrainSpec spec;

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cpp/client.h"
@@ -18,6 +20,12 @@ struct UploadedFile {
 };
 absl::StatusOr<UploadedFile> UploadFile(Client& client,
                                         const std::string& path);
+
+// Calls `use` with the dataset of a file, uploaded for it: afterwards it is
+// deleted, unless it was there before.
+absl::Status WithUploadedFile(
+    Client& client, const std::string& path,
+    absl::FunctionRef<absl::Status(const std::string& dataset)> use);
 
 // A spec with its local files (relative to the spec's folder) uploaded and
 // replaced by datasets.

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -40,19 +39,19 @@ absl::Status Evaluate(Session& session, const EvaluateOptions& options) {
   Client& client = session.client();
   const auto version = FindModel(client, options.name);
   if (!version.ok()) return version.status();
-  const auto uploaded = UploadFile(client, UserPath(options.data));
-  if (!uploaded.ok()) return uploaded.status();
-  const auto remove = absl::MakeCleanup([&] {
-    if (!uploaded->existed) (void)client.DeleteDataset(uploaded->dataset);
-  });
   v1::EvaluateRequest request;
   request.set_model(version->name());
-  request.mutable_source()->set_dataset(uploaded->dataset);
   *request.mutable_format() = FormatOfFile(options.data, *version);
   request.set_chunk_rows(options.chunk);
   request.set_carry_state(options.carry_state);
-  const auto response = client.Evaluate(request);
-  if (!response.ok()) return response.status();
+  absl::StatusOr<v1::EvaluateResponse> response;
+  const absl::Status evaluated = WithUploadedFile(
+      client, UserPath(options.data), [&](const std::string& dataset) {
+        request.mutable_source()->set_dataset(dataset);
+        response = client.Evaluate(request);
+        return response.status();
+      });
+  if (!evaluated.ok()) return evaluated;
   if (session.json) {
     PrintJson(ToJson(*response));
   } else {

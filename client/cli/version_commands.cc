@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/data_files.h"
@@ -83,21 +82,22 @@ absl::Status Alias(Session& session, const VersionOptions& options) {
   return deleted;
 }
 
-// With the loss on a file of this machine, which is uploaded for it.
+// With the loss on a file of this machine.
 absl::StatusOr<v1::ModelVersion> LoadAndMeasure(
     Session& session, const std::string& data,
     v1::LoadModelVersionRequest& request) {
   Client& client = session.client();
-  const auto version = client.GetModelVersion(request.name());
+  auto version = client.GetModelVersion(request.name());
   if (!version.ok()) return version.status();
-  const auto uploaded = UploadFile(client, UserPath(data));
-  if (!uploaded.ok()) return uploaded.status();
-  const auto remove = absl::MakeCleanup([&] {
-    if (!uploaded->existed) (void)client.DeleteDataset(uploaded->dataset);
-  });
-  request.mutable_accuracy_source()->set_dataset(uploaded->dataset);
   *request.mutable_accuracy_format() = FormatOfFile(data, *version);
-  return client.LoadModelVersion(request);
+  const absl::Status loaded =
+      WithUploadedFile(client, UserPath(data), [&](const std::string& dataset) {
+        request.mutable_accuracy_source()->set_dataset(dataset);
+        version = client.LoadModelVersion(request);
+        return version.status();
+      });
+  if (!loaded.ok()) return loaded;
+  return version;
 }
 
 void PrintAccuracy(const v1::PrecisionAccuracy& accuracy) {
